@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from cost_models.elementary import exp, expm1, log, log1p, power
 from cost_models.workload.models import TableProfile, Workload
 
 Floats = NDArray[np.float64]
@@ -25,7 +26,7 @@ CERTAIN = 30.0
 """A row with more expected reads than this counts as read: 1 - e^-30."""
 RARE = 1e-3
 """A row with fewer expected reads than this counts as p L rows: the next term is below 0.05 %."""
-NODES, WEIGHTS = np.polynomial.legendre.leggauss(24)
+NODES, WEIGHTS = (np.round(each, 14) for each in np.polynomial.legendre.leggauss(24))  # LAPACK's last digit varies
 """Quadrature over the logarithm of the rank between the two, a range of at most ln(3e4) / a: six digits."""
 LOG_LOOKUPS = np.arange(0.0, 33.0)
 """ln L of the stored curves: steps of one e-fold up to 8e13 ids, with a monotone cubic between them."""
@@ -68,7 +69,7 @@ def _unique_rows(rows: Floats, alpha: Floats, lookups: Floats) -> tuple[Floats, 
     n, a = rows[..., None], alpha[..., None]
     total = _harmonic(n, a)
     ranks = np.arange(1.0, HEAD + 1)
-    found, rate = _read(np.minimum(ranks**-a / total, 1.0), draws)
+    found, rate = _read(np.minimum(power(ranks, -a) / total, 1.0), draws)
     head, head_rate = (np.where(ranks <= n, each, 0.0).sum(axis=-1) for each in (found, rate))
     tail, tail_rate = (np.where(rows > HEAD, each, 0.0) for each in _tail(n, a, total, draws))
     unique = head + tail
@@ -78,23 +79,23 @@ def _unique_rows(rows: Floats, alpha: Floats, lookups: Floats) -> tuple[Floats, 
 
 def _read(probability: Floats, draws: Floats) -> tuple[Floats, Floats]:
     """Chance that a row is read, 1 - (1 - p)^L, and its derivative by L."""
-    log_missed = np.log1p(-np.minimum(probability, 1 - 1e-15))
-    chance = -np.expm1(draws * log_missed)
+    log_missed = log1p(-np.minimum(probability, 1 - 1e-15))
+    chance = -expm1(draws * log_missed)
     return chance, -log_missed * (1 - chance)
 
 
 def _tail(rows: Floats, alpha: Floats, total: Floats, draws: Floats) -> tuple[Floats, Floats]:
     """Distinct rows beyond the head, and their derivative by L; the arguments (only) end in an axis of 1."""
-    low, high = np.log(HEAD + 0.5), np.log(np.maximum(rows, HEAD) + 0.5)
+    low, high = log(HEAD + 0.5), log(np.maximum(rows, HEAD) + 0.5)
     slope = np.maximum(alpha, 1e-9)
-    certain = _clip(np.log(draws / total / CERTAIN) / slope, low, high)
-    rare = _clip(np.log(draws / total / RARE) / slope, certain, high)
+    certain = _clip(log(draws / total / CERTAIN) / slope, low, high)
+    rare = _clip(log(draws / total / RARE) / slope, certain, high)
     half = (rare - certain) / 2
     rank = (rare + certain) / 2 + half * NODES
-    density = half * WEIGHTS * np.exp(rank)
-    chance, rate = _read(np.exp(-alpha * rank) / total, draws)
-    mass = _power_integral(np.exp(rare), np.exp(high), alpha) / total
-    unique = np.exp(certain) - np.exp(low) + draws * mass
+    density = half * WEIGHTS * exp(rank)
+    chance, rate = _read(exp(-alpha * rank) / total, draws)
+    mass = _power_integral(exp(rare), exp(high), alpha) / total
+    unique = exp(certain) - exp(low) + draws * mass
     return unique[..., 0] + (density * chance).sum(axis=-1), mass[..., 0] + (density * rate).sum(axis=-1)
 
 
@@ -102,19 +103,19 @@ def _harmonic(count: Floats, alpha: Floats) -> Floats:
     """Sum of i^-alpha up to `count`: linear between the ranks of the head, smooth beyond."""
     head = np.zeros(np.broadcast_shapes(count.shape, alpha.shape))
     for rank in range(1, HEAD + 1):
-        head += np.clip(count - (rank - 1), 0.0, 1.0) * float(rank) ** -alpha
+        head += np.clip(count - (rank - 1), 0.0, 1.0) * power(float(rank), -alpha)
     low, high = np.float64(HEAD + 0.5), np.maximum(count, HEAD) + 0.5
     # Midpoint rule with its first correction: the sum is the integral less (f'(high) - f'(low)) / 24.
-    correction = alpha / 24 * (high ** (-alpha - 1) - low ** (-alpha - 1))
+    correction = alpha / 24 * (power(high, -alpha - 1) - power(low, -alpha - 1))
     return np.asarray(head + _power_integral(low, high, alpha) + correction, dtype=np.float64)
 
 
 def _power_integral(low: Floats | np.float64, high: Floats, alpha: Floats) -> Floats:
     """Integral of x^-alpha from `low` to `high`; stable around alpha = 1."""
-    slope, span = 1.0 - alpha, np.log(high / low)
+    slope, span = 1.0 - alpha, log(high / low)
     flat = np.abs(slope * span) < 1e-8
     safe = np.where(flat, 1.0, slope)
-    return np.asarray(np.where(flat, span, np.expm1(safe * span) / safe) * low**slope, dtype=np.float64)
+    return np.asarray(np.where(flat, span, expm1(safe * span) / safe) * power(low, slope), dtype=np.float64)
 
 
 def _fitted_alpha(rows: Floats, unique_fraction: Floats, lookups: Floats) -> Floats:
@@ -222,25 +223,25 @@ class AccessCurves:
     def _unique_between(self, kind: Ints, lookups: Floats) -> Floats:
         """Distinct rows by a monotone cubic between the stored points of each curve (`kind`)."""
         values, slopes, _ = self._unique_curves
-        where = np.log(np.clip(lookups, 1.0, np.exp(LOG_LOOKUPS[-1])))
+        where = log(np.clip(lookups, 1.0, exp(LOG_LOOKUPS[-1])))
         left = np.minimum(where.astype(np.int64), len(LOG_LOOKUPS) - 2)
         t = where - left
         start, end = values[kind, left], values[kind, left + 1]
         m0, m1 = slopes[kind, left], slopes[kind, left + 1]
         step = end - start
         log_unique = start + t * (m0 + t * (3 * step - 2 * m0 - m1 + t * (m0 + m1 - 2 * step)))  # Hermite's cubic
-        return np.asarray(np.exp(log_unique))
+        return np.asarray(exp(log_unique))
 
     def _window(self, kind: Ints, distinct: Floats) -> Floats:
         """Ids that read so many distinct rows, at most as many as the curves reach: by bisection."""
-        values, wanted = self._unique_curves[0], np.log(distinct)
+        values, wanted = self._unique_curves[0], log(distinct)
         low = np.clip((values[kind] <= wanted[:, None]).sum(axis=1) - 1, 0, len(LOG_LOOKUPS) - 2).astype(np.float64)
         high = low + 1
         for _ in range(BISECTIONS):
             middle = (low + high) / 2
-            below = self._unique_between(kind, np.exp(middle)) <= distinct
+            below = self._unique_between(kind, exp(middle)) <= distinct
             low, high = np.where(below, middle, low), np.where(below, high, middle)
-        return np.asarray(np.exp(low))
+        return np.asarray(exp(low))
 
     @cached_property
     def _total(self) -> Floats:
@@ -270,7 +271,7 @@ class AccessCurves:
         by_law = self.measured | ~self._empirical
         keys = np.stack([self.ids[by_law], self.unique_alpha[by_law], self.rows[by_law]], axis=1)
         laws, law = np.unique(keys, axis=0, return_inverse=True)
-        draws = np.exp(LOG_LOOKUPS)
+        draws = exp(LOG_LOOKUPS)
         parts = []
         for first in range(0, len(laws), CHUNK):
             ids, alpha, rows = laws[first : first + CHUNK].T[:, :, None]
@@ -283,7 +284,7 @@ class AccessCurves:
         kinds = np.empty(len(self.rows), dtype=np.int64)
         kinds[by_law] = law.reshape(-1)
         kinds[~by_law] = len(laws) + np.arange(np.count_nonzero(~by_law))
-        values = np.log(np.concatenate([unique for unique, _ in parts]))
+        values = log(np.concatenate([unique for unique, _ in parts]))
         return values, _monotone(values, np.concatenate([slope for _, slope in parts])), kinds
 
 
@@ -306,9 +307,9 @@ def _in_rows(unique: Floats, slope: Floats, ids: Floats, rows: Floats) -> tuple[
     Where rows are fewer than ids, a hash puts each id into one of S rows at random. U ids leave a row unread with
     probability (1 - 1/S)^U. Of an uncertain U the mean is taken: that is at most a fifth of a row too many.
     """
-    log_missed = np.log1p(-np.minimum(1 / rows, 1 - 1e-15))
-    read = np.minimum(-rows * np.expm1(unique * log_missed), unique)
-    read_slope = -rows * log_missed * np.exp(unique * log_missed) * unique / read * slope
+    log_missed = log1p(-np.minimum(1 / rows, 1 - 1e-15))
+    read = np.minimum(-rows * expm1(unique * log_missed), unique)
+    read_slope = -rows * log_missed * exp(unique * log_missed) * unique / read * slope
     shared = rows < ids
     return np.where(shared, read, unique), np.where(shared, read_slope, slope)
 

@@ -7,6 +7,7 @@ each other node. Sums climb a tree of domains and come down again, or go around 
 than the wire: nothing takes more of a card than its few-peer exchanges do.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,7 +59,7 @@ def between_domains(
     """
     domains = world.domains
     peers = domains - 1 if in_phases else world.size - world.per_domain
-    doublings = 1.0 if in_network else np.log2(max(domains, 1.0))
+    doublings = 1.0 if in_network else math.log2(max(domains, 1.0))
     return BetweenDomains(
         all_to_all_rate(link, bytes_per_s, peers),
         all_to_all_rate(link, bytes_per_s, min(rail_peers(world), peers)),
@@ -89,9 +90,9 @@ def exchange_latency_s(link: LinkCoefficients, peers: float) -> float:
 
 def all_to_all_rate(link: LinkCoefficients, bytes_per_s: float, peers: float) -> float:
     """Achieved rate of a card in an all-to-all with so many peers, in bytes/s: less the more of them there are."""
-    doublings = np.log2(max(peers, FEW_PEERS) / FEW_PEERS)
+    doublings = math.log2(max(peers, FEW_PEERS) / FEW_PEERS)
     lost = link.all_to_all_loss_per_doubling.value * doublings if link.all_to_all_loss_per_doubling else 0.0
-    return _limited(link, bytes_per_s * link.all_to_all_efficiency.value * float(np.exp2(-lost)))
+    return _limited(link, bytes_per_s * link.all_to_all_efficiency.value * 2.0 ** -float(lost))
 
 
 def all_reduce_rate(
@@ -113,7 +114,7 @@ def all_reduce_rate(
     if in_network or link.all_reduce_growth is None or domains <= 1:
         return _limited(link, bytes_per_s * link.all_reduce_efficiency.value)
     inside = (domain_ranks - 1) / domain_ranks / inside_bytes_per_s
-    between = link.all_reduce_growth.value * np.log2(domains) / domain_ranks / bytes_per_s
+    between = link.all_reduce_growth.value * math.log2(domains) / domain_ranks / bytes_per_s
     by_growth = float((1 - 1 / domains) / domain_ranks / (inside + between))
     return _limited(link, min(by_growth, bytes_per_s * link.all_to_all_efficiency.value))
 

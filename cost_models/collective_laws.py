@@ -4,6 +4,7 @@ NCCL sends small buffers by low-latency protocols and large ones by fast ones. T
 min over protocols of (a + x / B), with x = bytes (n-1)/n on each port of n ranks, twice that for an all-reduce.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -113,7 +114,7 @@ def collective_law(
             laws = [law for law in file.laws if law.operation == operation]
             if not laws:
                 continue
-            law = min(laws, key=lambda law: (abs(np.log2(law.ranks / ranks)), -law.ranks))
+            law = min(laws, key=lambda law: (abs(math.log2(law.ranks / ranks)), -law.ranks))
             scale = bytes_per_s / file.bytes_per_s
             latencies, rates = zip(*law.protocols, strict=True)
             return CollectiveLaw(

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cost_models.coefficients import Evidence, Kind, Quantity, ValidRange
+from cost_models.elementary import log2
 from cost_models.shards import Floats
 
 COVERAGE = 0.9
@@ -26,7 +27,7 @@ UNKNOWN_90: dict[Kind, float] = {"spec": 0.0, "measured": 0.1, "fitted": 0.1, "a
 def doublings_outside(value: ArrayLike, valid: tuple[float, float]) -> Floats:
     """How many times a value would have to be halved or doubled to lie in its validity range."""
     value = np.asarray(value, dtype=np.float64)
-    return np.maximum(0.0, np.maximum(np.log2(valid[0] / value), np.log2(value / valid[1])))
+    return np.maximum(0.0, np.maximum(log2(valid[0] / value), log2(value / valid[1])))
 
 
 def width(residual_90: ArrayLike, outside: ArrayLike = 0.0) -> Floats:

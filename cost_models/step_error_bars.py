@@ -5,6 +5,7 @@ and the tables by tier, and each part errs as the coefficients behind it do. Who
 same software on the same hardware tell more than the sum of the terms, whose errors they compensate.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -20,6 +21,7 @@ from cost_models.coefficients import (
 )
 from cost_models.collective_laws import collective_law
 from cost_models.dense import dense_seconds
+from cost_models.elementary import exp, log
 from cost_models.error_bars import (
     Cause,
     ErrorBand,
@@ -298,7 +300,7 @@ class _StageErrors:
         )
         passes = 2 if operation == "all_reduce" else 1
         buffer = seconds * rate * domain / max(domain - 1, 1) / passes
-        beyond = float(doublings_outside(buffer, law.buffer_bytes)) + abs(np.log2(domain / law.ranks))
+        beyond = float(doublings_outside(buffer, law.buffer_bytes)) + abs(math.log2(domain / law.ranks))
         error = float(width(law.error_90(), beyond))
         if law.origin == "own":
             return Cause(f"{operation} of {law.system}", law.system, share, error, "fitted")
@@ -324,5 +326,5 @@ class _StageErrors:
         np.add.at(state_apart, blocks.tier, np.where(apart & (self._name == "lookup_backward"), seconds, 0.0))
         base = float(model.base_loads[model.kind_of_rank[members], c].sum()) - self._hidden
         row_bytes = model.tables.row_bytes(blocks.table, blocks.columns, blocks.dtype)
-        typical = float(np.exp(np.average(np.log(row_bytes), weights=seconds))) if seconds.sum() > 0 else 0.0
+        typical = float(exp(np.average(log(row_bytes), weights=seconds))) if seconds.sum() > 0 else 0.0
         return _ErrorParts(base, by_tier, state_apart, busy - base - float(by_tier.sum()), typical)

@@ -6,6 +6,7 @@ from types import MappingProxyType
 
 import numpy as np
 
+from cost_models.elementary import exp
 from cost_models.resources import WAYS, Resource
 from cost_models.shards import Floats
 from cost_models.simulator.network import Instance, SimulatedNetwork
@@ -55,7 +56,7 @@ class Conditions:
                 raise ValueError(f"there is no rank {rank}; ranks are numbered 0 to {world - 1}")
             usual[rank] = factor
         drawn = np.random.default_rng((self.seed, 1)).standard_normal((steps, world))
-        return list(usual * np.exp(self.jitter * drawn))
+        return list(usual * exp(self.jitter * drawn))
 
     def capacity(self, network: SimulatedNetwork) -> Floats:
         """[R] capacities of all instances, 1 for what is healthy. Raises ValueError for links that do not exist."""

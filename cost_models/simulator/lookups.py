@@ -105,7 +105,7 @@ class LookupWork:
         elif rates.l2_reach_bytes:
             kept = np.where(IS_SPLIT[counts.blocks.tier], counts.blocks.cache_fraction, 1.0)
             size = kept * counts.tables.rows[counts.table] * reads.row_bytes
-            from_l2 = (1 + (size / rates.l2_reach_bytes) ** 2) ** -0.5
+            from_l2 = 1 / np.sqrt(1 + (size / rates.l2_reach_bytes) ** 2)
         return np.asarray(reads.row_bytes * (from_l2 / rates.l2_bytes_per_s + (1 - from_l2) / rates.hbm_bytes_per_s))
 
     def _updated(self) -> dict[str, Floats]:

@@ -14,6 +14,7 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
+from cost_models.elementary import exp, expm1, power
 from cost_models.shards import Floats
 from cost_models.simulator.graph import Flags
 from cost_models.workload.models import TableProfile
@@ -46,7 +47,7 @@ class RowLaw:
     def probability(self, rank: Floats) -> Floats:
         """Of each rank."""
         if self.curve is None:
-            return np.asarray(rank**-self.alpha / self._total)
+            return np.asarray(power(rank, -self.alpha) / self._total)
         place, share = np.array([(0.0, 0.0), *self.curve]).T
         piece = np.clip(np.searchsorted(place * self.rows, rank - 0.5, side="right") - 1, 0, len(place) - 2)
         return np.asarray(np.diff(share)[piece] / (np.diff(place)[piece] * self.rows))
@@ -60,15 +61,15 @@ class RowLaw:
             return np.asarray(np.interp(first + share * (1 - first), reads, place) * self.rows + 0.5)
         flat = 1 - self.alpha
         if flat == 0:
-            return np.asarray(low * (high / low) ** share)
-        return np.asarray((low**flat + share * (high**flat - low**flat)) ** (1 / flat))
+            return np.asarray(low * power(high / low, share))
+        return np.asarray(power(low**flat + share * (high**flat - low**flat), 1 / flat))
 
     @cached_property
     def _total(self) -> float:
         """The sum of rank^-alpha over all rows; beyond the hottest, by strips around each rank."""
         low, high, flat = self.hottest + 0.5, self.rows + 0.5, 1 - self.alpha
         rest = math.log(high / low) if flat == 0 else (high**flat - low**flat) / flat
-        return float((np.arange(1.0, self.hottest + 1) ** -self.alpha).sum() + rest)
+        return float((power(np.arange(1.0, self.hottest + 1), -self.alpha)).sum() + rest)
 
 
 def law_of_reads(profile: TableProfile, ids: float, measured_on: float) -> RowLaw:
@@ -92,13 +93,13 @@ def law_of_distinct(profile: TableProfile, ids: float, measured_on: float) -> Ro
 @lru_cache(maxsize=4096)
 def _exponent(rows: float, ids: float, distinct: float) -> float:
     """The exponent with which so many ids read `distinct` rows, as nearly as one does."""
-    edges = np.unique(np.exp(np.linspace(0.0, math.log(rows + 1.0), FITTED_ON)).round())
+    edges = np.unique(exp(np.linspace(0.0, math.log(rows + 1.0), FITTED_ON)).round())
     middle, strip = (edges[:-1] + edges[1:] - 1) / 2, np.diff(edges)
     low, high = 0.0, STEEPEST
     for _ in range(40):
         alpha = (low + high) / 2
         likely = RowLaw(rows, alpha).probability(middle)
-        read = float((strip * -np.expm1(-ids * likely)).sum())
+        read = float((strip * -expm1(-ids * likely)).sum())
         low, high = (alpha, high) if read > distinct else (low, alpha)
     return low
 
@@ -150,7 +151,7 @@ class Draw:
         low, high = 0.0, 80.0
         for _ in range(WINDOWS):
             window = (low + high) / 2
-            found = float((each * -np.expm1(-likely * math.exp(window))).sum())
+            found = float((each * -expm1(-likely * math.exp(window))).sum())
             low, high = (window, high) if found < rows else (low, window)
         return self.age <= math.exp(low)
 

@@ -105,7 +105,7 @@ class _Places:
     def __init__(self, first: Floats, share: Floats, place_of_hot: Floats) -> None:
         """`first` and `share` [n] are of the table's rows; `place_of_hot` are the places of the hottest ones."""
         self._share = share
-        self._order = np.argsort(place_of_hot)
+        self._order = np.argsort(place_of_hot, kind="stable")
         places = place_of_hot[self._order]
         self._low, self._high = (np.searchsorted(places, ends) for ends in (first, first + share))
 

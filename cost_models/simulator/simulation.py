@@ -209,7 +209,7 @@ def covered(intervals: Floats) -> Floats:
     """[W] length of the union of the intervals [W, n, 2] of each row."""
     if not intervals.shape[1]:
         return np.zeros(len(intervals))
-    order = np.argsort(intervals[:, :, 0], axis=1)
+    order = np.argsort(intervals[:, :, 0], axis=1, kind="stable")
     start = np.take_along_axis(intervals[:, :, 0], order, axis=1)
     end = np.take_along_axis(intervals[:, :, 1], order, axis=1)
     reached = np.maximum.accumulate(end, axis=1)

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from cost_models.elementary import exp, power
 from topologies.documents import did_you_mean
 from topologies.errors import InputError
 
@@ -89,14 +90,14 @@ def _parse(text: str) -> tuple[int, dict[str, Any]]:
 def _tables(count: int, knobs: dict[str, Any]) -> list[dict[str, Any]]:
     """Only uniform draws are taken from the generator: their stream is the same in every version of numpy."""
     random = np.random.Generator(np.random.PCG64(knobs.get("seed", 0)))
-    quantile = (np.argsort(random.random(count)) + random.random(count)) / count
+    quantile = (np.argsort(random.random(count), kind="stable") + random.random(count)) / count
     low, high = ROWS_LOG10
-    rows = 10 ** (low + (high - low) * quantile)
+    rows = power(10.0, low + (high - low) * quantile)
     dims = np.array(list(DIMS))[np.searchsorted(np.cumsum(list(DIMS.values()))[:-1], random.random(count))]
     mean = knobs.get("pooling", MEAN_POOLING)
     normal = NormalDist(math.log(mean) - POOLING_SIGMA**2 / 2, POOLING_SIGMA)
     draws = [normal.inv_cdf(share) for share in np.clip(random.random(count), 1e-12, 1 - 1e-12)]
-    pooling = np.exp(np.clip(draws, min(0.0, math.log(mean)), math.log(POOLING_MOST)))
+    pooling = exp(np.clip(draws, min(0.0, math.log(mean)), math.log(POOLING_MOST)))
     low, high = ZIPF_ALPHA
     alpha = low + (high - low) * random.random(count)
     digits = len(str(count - 1))

@@ -7,6 +7,7 @@ import numpy as np
 from planner.certificates.branch_nodes import BranchingRules, GroupBlocks, NodeState
 from planner.certificates.node_weights import NodeMultipliers
 from planner.problem.numbers import Floats, Ints
+from planner.problem.products import product
 
 
 class CheapestBlocks(NamedTuple):
@@ -41,8 +42,8 @@ class NodeBlockCosts:
         """[G] first rank and number of ranks of each group; first node of each sort."""
         self._kind = problem.kind_of_rank[self.ranks]
         both = np.concatenate([multipliers.weight, multipliers.byte])[:, self.ranks]
-        self._fixed = np.stack([rules.fixed[k] @ both[:, g] for g, k in enumerate(self._kind)], axis=1)
-        self._by_rows = np.stack([rules.by_rows[k] @ both[:, g] for g, k in enumerate(self._kind)], axis=1)
+        self._fixed = np.stack([product(rules.fixed[k], both[:, g]) for g, k in enumerate(self._kind)], axis=1)
+        self._by_rows = np.stack([product(rules.by_rows[k], both[:, g]) for g, k in enumerate(self._kind)], axis=1)
         of_kind = np.stack([multipliers.weight[:, problem.kind_of_rank == k].sum(axis=1) for k in range(problem.kinds)])
         self.everywhere = np.einsum("kbc,kc->b", problem.everywhere, of_kind)
         """[B] cost of what each block loads wherever it is."""
@@ -63,7 +64,7 @@ class NodeBlockCosts:
             cost[~places.is_open] = np.inf
             self._where[group.blocks], least[group.blocks] = cost.argmin(axis=1), cost.min(axis=1)
         share = rules.world_share[:, room.ranks]
-        on_world = self._fixed[world] @ room.count + (self._by_rows[world] * share) @ room.count
+        on_world = product(self._fixed[world] + self._by_rows[world] * share, room.count)
         least[world] = np.where(room.on_world, on_world, np.inf)
         least[:-1] += self.everywhere
         return least
@@ -73,9 +74,10 @@ class NodeBlockCosts:
         blocks, labels = group.blocks, self.labels[group.sites.ranks(site)]
         groups = np.unique(labels)
         times = (labels[:, None] == groups).astype(float)
-        share = group.row_shares[len(labels)] @ times
+        share = product(group.row_shares[len(labels)], times)
         return np.asarray(
-            self._fixed[blocks][:, groups] @ times.sum(axis=0) + (self._by_rows[blocks][:, groups] * share).sum(axis=1)
+            product(self._fixed[blocks][:, groups], times.sum(axis=0))
+            + (self._by_rows[blocks][:, groups] * share).sum(axis=1)
         )
 
     # -- loads of what attains the costs --------------------------------------------------------------------------
@@ -95,7 +97,7 @@ class NodeBlockCosts:
         for g in range(len(self.ranks)):
             here = rules.of_rank[self._where[rules.of_rank] == g]
             here = here[taken[here] > 0]
-            total[g] += taken[here] @ rules.whole[self._kind[g], here]
+            total[g] += product(taken[here].astype(float), rules.whole[self._kind[g], here])
         for group, places in zip(rules.groups, self._room.on_groups, strict=True):
             for i in np.flatnonzero(taken[group.blocks]).tolist():
                 block = int(group.blocks[i])

@@ -21,6 +21,7 @@ from planner.problem.arrays import Problem
 from planner.problem.load_state import LoadState, place_block
 from planner.problem.numbers import Bools, Floats, Ints
 from planner.problem.placement import Placement
+from planner.problem.products import product
 from planner.problem.rounding import ROUNDING
 from planner.problem.row_shares import row_shares
 from planner.problem.sites import NOWHERE, Sites
@@ -253,7 +254,7 @@ class BranchingRules:
         rank = part.place
         kind = self.problem.kind_of_rank[rank]
         both = np.concatenate([multipliers.weight[:, rank], multipliers.byte[:, rank]])
-        ask = self.whole[kind, [part.first, part.last]] @ both
+        ask = product(self.whole[kind, [part.first, part.last]], both)
         return float(abs(ask[1] - ask[0]))
 
     def plan(self, state: NodeState) -> Placement | None:

@@ -11,6 +11,7 @@ from planner.certificates.multipliers import Multipliers
 from planner.problem.arrays import Problem
 from planner.problem.integrality import integrality_floors
 from planner.problem.numbers import Bools, Floats
+from planner.problem.products import product
 from planner.problem.rounding import ROUNDING
 
 
@@ -75,7 +76,7 @@ def dual_value_s(problem: Problem, multipliers: Multipliers, cheapest: Floats, f
     sizes = capacity_regions.ranks.sum(axis=1).astype(float)
     base = float((problem.base_loads[capacity_regions.kind] * sizes[:, None] * weight).sum())
     memory = float((byte * _capacity(problem)).sum())
-    base += float(_idle_shares(problem, multipliers) @ floors)
+    base += float(product(_idle_shares(problem, multipliers), floors))
     total_s = float(cheapest.sum()) + base - memory + float(problem.stage_constants.sum())
     return total_s - ROUNDING * (float(cheapest.sum()) + base + memory)
 
@@ -86,7 +87,7 @@ def _idle_shares(problem: Problem, multipliers: Multipliers) -> Floats:
     share = np.zeros(len(problem.stage_constants))
     for c, stage in enumerate(problem.stage_of_column):
         capacity_regions = slice(0, 1) if shared[c] else slice(None)
-        share[stage] += float(multipliers.weight[capacity_regions, c] @ instances[capacity_regions, c])
+        share[stage] += float(product(multipliers.weight[capacity_regions, c], instances[capacity_regions, c]))
     for (_, stage), weight in multipliers.of_table.items():
         share[stage] += weight
     return np.maximum(1.0 - share, 0.0)
@@ -115,13 +116,15 @@ def block_values(problem: Problem, weight: Floats, byte: Floats, more: Floats | 
         local = np.zeros(blocks) if more is None else more[k].copy()
         for number, (seconds, multiplier) in enumerate(sums):
             mine = np.flatnonzero(set_of_block == number)
-            fixed = problem.fixed[k, mine] @ seconds[k] + problem.bytes_fixed[k, mine] @ multiplier[k]
-            by_rows = problem.by_rows[k, mine] @ seconds[k] + problem.bytes_by_rows[k, mine] @ multiplier[k]
+            fixed = product(problem.fixed[k, mine], seconds[k])
+            fixed += product(problem.bytes_fixed[k, mine], multiplier[k])
+            by_rows = product(problem.by_rows[k, mine], seconds[k])
+            by_rows += product(problem.bytes_by_rows[k, mine], multiplier[k])
             local[mine] += fixed * holders[mine] + by_rows * row_parts[mine]
         least = np.minimum(least, np.where(problem.allowed[k], local, np.inf))
         world_wide += np.where(problem.allowed[k], local, np.inf)
     for d, kind in enumerate(capacity_regions.kind.tolist()):
-        everywhere += capacity_regions.ranks[d].sum() * (problem.everywhere[kind] @ weight[d])
+        everywhere += capacity_regions.ranks[d].sum() * product(problem.everywhere[kind], weight[d])
     return np.where(problem.is_world_wide, world_wide, least) + everywhere
 
 

@@ -13,6 +13,7 @@ from planner.certificates.node_weights import NodeMultipliers
 from planner.certificates.remaining_parts import RemainingParts
 from planner.certificates.tilings import OptionTilings, option_tilings
 from planner.problem.numbers import Bools, Ints
+from planner.problem.products import product
 from planner.problem.rounding import ROUNDING
 
 
@@ -36,7 +37,7 @@ class NodeBounds:
         value = undecided.value
         decided = float((even.weight * state.load)[rules.weights.first_of_instance].sum())
         paid = float((even.byte * np.maximum(state.free, 0.0))[rules.first_of_pool].sum())
-        decided += float(rules.weights.idle_shares(even) @ state.stage_seconds)
+        decided += float(product(rules.weights.idle_shares(even), state.stage_seconds))
         total = value + decided - paid + float(rules.problem.stage_constants.sum())
         if np.isinf(total):
             return np.inf, None

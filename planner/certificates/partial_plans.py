@@ -91,7 +91,7 @@ class PartialPlanBounds:
 
     def linear(self, rows: Floats) -> Floats:
         """[n, J] the functionals of rows [n, R, W]."""
-        return np.asarray(np.tensordot(rows, self._functional, axes=([1, 2], [1, 2])))
+        return np.asarray(np.einsum("nrw,jrw->nj", rows, self._functional))
 
     def allow_for_rounding(self, least: list[Floats]) -> None:
         """Widen the bound at the multipliers by what sums of the base and these [J] of every table may be off."""

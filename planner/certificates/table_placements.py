@@ -12,6 +12,7 @@ from planner.certificates.work_budget import WorkBudget, WorkExceededError
 from planner.problem.arrays import Problem
 from planner.problem.load_state import place_block
 from planner.problem.numbers import Floats
+from planner.problem.products import product
 from planner.problem.sites import NOWHERE
 
 MOST_PLACEMENTS = 4_000
@@ -66,7 +67,7 @@ class TableEnumeration:
         for i, placement in enumerate(items):
             for pair in placement:
                 count[i, number[pair]] += 1.0
-        added = np.tensordot(count, rows, axes=1)
+        added = product(count, rows.reshape(len(rows), -1)).reshape(len(count), *rows.shape[1:])
         kept = np.ones(len(items), dtype=bool)
         covers = np.stack([self._ranks_of(block, place) for block, place in pairs])
         for g, group in enumerate(bounds.groups):

@@ -65,7 +65,7 @@ def plan(
         typer.Option(
             metavar="N",
             min=0,
-            help="Seed: same inputs, seed and machine, same plan, unless a time limit ends the search.",
+            help="Seed: same inputs and seed, same plan, unless a time limit ends the search.",
         ),
     ] = 0,
     from_: Annotated[

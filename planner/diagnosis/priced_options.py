@@ -15,6 +15,7 @@ from planner.document.plan import TablePlan
 from planner.formulation.formulation import Formulation
 from planner.problem.integrality import integrality_floors
 from planner.problem.numbers import Bools, Floats, Ints
+from planner.problem.products import product
 from planner.solvers.bound.fluid import Fluid
 from planner.verification.proof import read_proof
 
@@ -96,7 +97,7 @@ class PricedOptions:
             seconds += weight * (costs.fixed + costs.by_rows * share)[of_kind].sum(axis=0)
             seconds += weight * ranks * costs.everywhere[opens].sum(axis=0)
             own_bytes = (costs.bytes_fixed + costs.bytes_by_rows * share)[of_kind].sum(axis=0)
-            memory, size = memory + float(self._multipliers.byte[k] @ own_bytes), size + own_bytes
+            memory, size = memory + float(product(self._multipliers.byte[k], own_bytes)), size + own_bytes
         planned = self.tables[table]
         stages = range(len(self._model.stages))
         parts = self._parts(seconds, memory, table, [self.loads.longest(s, table) for s in stages])

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from cost_models.elementary import power
 from cost_models.model import CostModel
 from cost_models.shards import (
     HBM,
@@ -196,7 +197,7 @@ class _Curve:
         at = _valued(self._grid[kind], weight, byte, factor).argmin(axis=1)
         for _ in range(LEVELS):
             low, high = grid[every, np.maximum(at - 1, 0)], grid[every, np.minimum(at + 1, grid.shape[1] - 1)]
-            grid = low[:, None] * (high / low)[:, None] ** np.linspace(0.0, 1.0, POINTS)
+            grid = low[:, None] * power((high / low)[:, None], np.linspace(0.0, 1.0, POINTS))
             at = _valued(self._costs(grid, kind), weight, byte, factor).argmin(axis=1)
         return np.asarray(grid[every, at])
 

@@ -17,6 +17,7 @@ import numpy as np
 from planner.problem.arrays import Problem
 from planner.problem.numbers import Bools, Floats, Ints
 from planner.problem.placement import Placement
+from planner.problem.products import product
 
 COLUMN_UNIT = 4
 """Columns of blocks are multiples of 4."""
@@ -229,7 +230,7 @@ class IncumbentPlacement:
         is_allowed = problem.allowed.any(axis=0)
         usable = np.union1d(self.block_memory[is_allowed], self.block_state_memory[is_allowed])
         usable = np.searchsorted(self.memories, usable).tolist()
-        return float(lost @ cheapest) + _excess_bytes(problem, stored, usable)
+        return float(product(lost, cheapest)) + _excess_bytes(problem, stored, usable)
 
 
 def _excess_bytes(problem: Problem, stored: Floats, memories: list[int]) -> float:

@@ -27,6 +27,7 @@ from planner.certificates.dual_feasible import (
 from planner.certificates.multipliers import Bound, Multipliers, PackingProof
 from planner.certificates.tilings import option_tilings
 from planner.problem.numbers import Floats, Ints
+from planner.problem.products import product
 from planner.problem.rounding import COARSE_ROUNDING
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.bound.master import Master
@@ -162,7 +163,7 @@ class _Relaxation:
         taken = taken_blocks(problem, chosen, self._widths, tilings)
         blocks = np.flatnonzero(taken)
         kind = self._fluid.kinds_of(plain, blocks, more[:, blocks])
-        paid = float(of_functions @ np.array(self._room)) if self.keys else 0.0
+        paid = float(product(of_functions, np.array(self._room))) if self.keys else 0.0
         value = self._fluid.total(plain, options_s) - paid - COARSE_ROUNDING * paid
         return value, (blocks, taken[blocks], kind)
 
@@ -173,7 +174,7 @@ class _Relaxation:
         world = self._problem.is_world_wide[blocks]
         for r, (key, (placed, anywhere)) in enumerate(zip(self.keys, self._shares, strict=True)):
             here = world | (kind == key[0])
-            shares[key[0], r] = count[here] @ placed[blocks[here]] + count @ anywhere[blocks]
+            shares[key[0], r] = product(count[here], placed[blocks[here]]) + product(count, anywhere[blocks])
         master.add_cut(seconds, np.concatenate([size, shares], axis=1), [])
 
     def _packed(self, multipliers: Multipliers) -> PackingProof:
@@ -216,7 +217,7 @@ class _Relaxation:
         if not len(share):
             return False
         tried = [
-            (float(count @ transformed(family, parameter, share)) / room - 1, family, parameter)
+            (float(product(count, transformed(family, parameter, share))) / room - 1, family, parameter)
             for family, parameter in _candidates(share)
         ]
         violated = [each for each in sorted(tried, reverse=True)[:AT_ONCE] if each[0] > VIOLATED]

@@ -20,6 +20,7 @@ import numpy as np
 from planner.certificates.multipliers import Multipliers
 from planner.problem.arrays import Problem
 from planner.problem.numbers import Bools, Floats, Ints
+from planner.problem.products import product
 from planner.problem.rounding import ROUNDING
 from planner.solvers.bound.aggregates import (
     blocks_of_choices,
@@ -218,7 +219,7 @@ class Fluid:
             mine = np.flatnonzero(of == number)
             if len(mine):
                 multiplier = self._regions.of_set(both, number, kinds)
-                local[:, mine] = np.stack([multiplier[k] @ cost[k][:, mine] for k in range(kinds)])
+                local[:, mine] = np.stack([product(multiplier[k], cost[k][:, mine]) for k in range(kinds)])
         return local
 
     def _everywhere_weight(self, multipliers: Multipliers) -> Floats:
@@ -239,8 +240,8 @@ class Fluid:
         total = np.zeros((len(self._sizes), self._cost.shape[1]))
         for d, k in enumerate(self._regions.kind.tolist()):
             here = (self._world[blocks] | (kind == k)) & self._regions.binds[self._set_of_block[blocks], d]
-            total[d] = self._cost[k][:, blocks[here]] @ count[here]
-            total[d, self._wide_columns] += self._sizes[d] * (self._everywhere[k][:, blocks] @ count)
+            total[d] = product(self._cost[k][:, blocks[here]], count[here])
+            total[d, self._wide_columns] += self._sizes[d] * product(self._everywhere[k][:, blocks], count)
         seconds = total[:, : self._columns] * self._counted
         return seconds + self._base, total[:, self._columns :]
 
@@ -277,7 +278,7 @@ class Fluid:
     ) -> float:
         """The bound where all tables' options cost so much at the multipliers, rounded down; see `bound`."""
         gain = options_s + (self._base * multipliers.weight).sum()
-        gain += self.idle_shares(multipliers) @ (self.floors if floors is None else floors)
+        gain += product(self.idle_shares(multipliers), self.floors if floors is None else floors)
         paid = headroom * (multipliers.byte * self.capacity).sum()
         value = gain - paid + self.problem.stage_constants.sum()
         return float(value - ROUNDING * (abs(gain) + abs(paid)))

@@ -8,6 +8,7 @@ solved by dynamic programming (Kellerer, Pferschy and Pisinger, Knapsack Problem
 import numpy as np
 
 from planner.problem.numbers import Bools, Floats, Ints
+from planner.problem.products import product
 from planner.solvers.bound.cutting_planes import FluidSolution, solve_relaxation
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.bound.infeasible import shortage
@@ -139,7 +140,7 @@ def round_choices(fluid: Fluid, solution: FluidSolution) -> Ints:
     drift = np.zeros(len(scale))
     for i in sorted(range(len(undecided)), key=lambda i: (-weight[i], i)):
         options, shares = mixtures[i]
-        wanted = drift - shares @ vectors[i]
+        wanted = drift - product(shares, vectors[i])
         off = ((wanted + vectors[i]) ** 2).sum(axis=1)
         taken = int(off.argmin())
         drift = wanted + vectors[i][taken]

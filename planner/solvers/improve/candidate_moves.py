@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.problem.numbers import Bools, Floats, Ints
+from planner.problem.products import product
 
 Singles = NDArray[np.float32]
 
@@ -164,7 +165,8 @@ def _most_telling(come: Singles, room: Singles) -> tuple[list[int], Floats]:
         column = int(share.argmin())
         telling.append(column)
         spread.append(float(left[column]))
-        own -= np.outer(own @ own[column] / max(float(own[column] @ own[column]), 1e-30), own[column])
+        along = product(own, own[column])
+        own -= np.outer(along / max(float(along[column]), 1e-30), own[column])
     return telling, np.array(spread)
 
 
@@ -198,7 +200,7 @@ class CandidateMoves:
         self._rest = self._load[:, self.rank] - gone[:, order]
         self._steep = (1.0 / np.maximum(reach, 1e-30)).astype(np.float32)
         excess = self._load - self._aim[:, None]
-        self.over = self._weight @ np.stack([self._violation(excess[d].copy(), d) for d in range(len(excess))])
+        self.over = product(self._weight, np.stack([self._violation(excess[d].copy(), d) for d in range(len(excess))]))
         """[W] weighted seconds by which each rank is over the aim."""
         self._was_over = self.over[self.rank]
 
@@ -236,6 +238,6 @@ class CandidateMoves:
         owner = self.rank[taken[better]]
         better = better[free[owner] & (owner != rank)]
         if len(better) > PRICED_TWICE:
-            better = better[np.argpartition(value[better], PRICED_TWICE)[:PRICED_TWICE]]
-        better = better[np.argsort(value[better], kind="stable")]
+            better = better[value[better] <= np.partition(value[better], PRICED_TWICE)[PRICED_TWICE]]
+        better = better[np.argsort(value[better], kind="stable")[:PRICED_TWICE]]
         return offer[better], taken[better], np.asarray(self.over[rank] - value[better])

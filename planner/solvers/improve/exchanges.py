@@ -14,6 +14,7 @@ import numpy as np
 from planner.problem.arrays import Problem
 from planner.problem.load_state import LoadState
 from planner.problem.numbers import Bools, Floats, Ints
+from planner.problem.products import product
 from planner.solvers.bound.load_steps import amounts
 from planner.solvers.improve.candidate_moves import FILL, CandidateMoves, ItemSets, OutgoingMoves, item_sets
 from planner.solvers.improve.items import Items
@@ -263,7 +264,7 @@ class ExchangeRound:
         on = index.load[other_kind, part][:, columns].T
         extra = (index.load[kind, part] + index.load[kind, left] - index.load[kind, whole])[:, columns]
         more = np.maximum(extra / self._problem.world - self._slack, 0.0)
-        cost = self._worth * (more @ self._aim.weight)
+        cost = self._worth * product(more, self._aim.weight)
         none = np.zeros(gone.shape[1])
         offers = OutgoingMoves(
             np.concatenate([gone, off.astype(np.float32)], axis=1),
@@ -345,8 +346,8 @@ class ExchangeRound:
         level[is_done], growth[:, is_done] = self._peak[is_done], load[option][:, is_done]
         cost = index.growth_of_step(growth, level, aim.least)
         excess = self._load_now[aim.columns, rank] - aim.load
-        after = np.maximum(excess - off[:, aim.columns] + load[option][:, aim.columns], 0.0) @ aim.weight
-        gain = np.maximum(excess, 0.0) @ aim.weight - after - self._worth * cost
+        after = product(np.maximum(excess - off[:, aim.columns] + load[option][:, aim.columns], 0.0), aim.weight)
+        gain = product(np.maximum(excess, 0.0), aim.weight) - after - self._worth * cost
         taken = size[option] * index.sharing
         gain[(taken > self._room.min(axis=1)).any(axis=1)] = -np.inf
         best = int(gain.argmax())

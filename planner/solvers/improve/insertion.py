@@ -14,6 +14,7 @@ import numpy as np
 from planner.problem.arrays import Problem
 from planner.problem.load_state import LoadState
 from planner.problem.numbers import Bools, Floats, Ints
+from planner.problem.products import product
 from planner.problem.sites import NOWHERE
 from planner.solvers.construct.tiling import cheapest_tiling
 from planner.solvers.improve.target import Target
@@ -105,7 +106,7 @@ class Insertion:
                 state.add_on_rank(load[:, 0], size[:, 0], int(rank[0]))
             elif self._wide.any_shared or len(np.unique(rank)) < len(rank):
                 on = self._unit[rank]
-                state.add(load @ on, size @ on, slice(0, problem.world))
+                state.add(product(load, on), product(size, on), slice(0, problem.world))
             else:
                 state.load[:, rank] += load
                 state.free[:, rank] -= size
@@ -151,7 +152,7 @@ class Insertion:
         least = least + self._everywhere[blocks]
         units = problem.block_units[blocks]
         whole = problem.option_units[option]
-        total = (least / units).min() * whole if whole else least @ problem.block_count[blocks]
+        total = (least / units).min() * whole if whole else product(least, problem.block_count[blocks])
         tiers = np.flatnonzero(size.any(axis=(0, 1))).tolist()
         return _Candidate(option, blocks, float(total), self._everywhere[blocks], load, size, tiers)
 
@@ -208,7 +209,9 @@ class Insertion:
         fullness = self._target.fullness_of_ranks(state)
         for m in candidate.tiers:
             fullness = fullness + (candidate.size[self._kind, 0, m] > state.free[m])
-        return np.sort(np.argpartition(fullness, RANKS)[:RANKS])
+        limit = np.partition(fullness, RANKS - 1)[RANKS - 1]
+        emptier, equal = np.flatnonzero(fullness < limit), np.flatnonzero(fullness == limit)
+        return np.sort(np.concatenate([emptier, equal[: RANKS - len(emptier)]]))
 
     def _tiled(self, state: LoadState, candidate: _Candidate) -> Offer | None:
         """Return the best tiling of a splittable option."""
@@ -298,7 +301,7 @@ class Insertion:
         """Return the blocks of a world-wide option, which have one place."""
         blocks = np.repeat(candidate.blocks, self._problem.block_count[candidate.blocks]).tolist()
         total = sum(float(self._wide_growth(state, block).sum()) for block in blocks)
-        everywhere = float(candidate.everywhere @ self._problem.block_count[candidate.blocks])
+        everywhere = float(product(candidate.everywhere, self._problem.block_count[candidate.blocks]))
         return Offer(total + everywhere, [(block, NOWHERE) for block in blocks])
 
     def _wide_growth(self, state: LoadState, block: int) -> Floats:

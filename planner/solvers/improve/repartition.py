@@ -7,13 +7,13 @@ pair is the neighbourhood of Kernighan and Lin (Bell Syst. Tech. J. 49, 1970) an
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from planner.problem.numbers import Bools, Floats, Ints
+from planner.problem.products import product, sums_of_subsets
 from planner.problem.rounding import ROUNDING_BYTES
 from planner.solvers.improve.smoothing import MOST, Smoothing
 
@@ -78,7 +78,7 @@ def drawn_items(bins: Bins, left: Ints, right: Ints, most: int, random: np.rando
     both = (count[left] + count[right])[:, None]
     lottery = random.random((len(left), max(int(both.max(initial=1)), 1)))
     lottery[np.arange(lottery.shape[1]) >= both] = np.inf
-    drawn = np.argsort(lottery, axis=1)[:, :most]
+    drawn = np.argsort(lottery, axis=1, kind="stable")[:, :most]
     on_left = drawn < count[left][:, None]
     index = np.where(on_left, start[left][:, None] + drawn, start[right][:, None] + drawn - count[left][:, None])
     there = drawn < both
@@ -130,8 +130,10 @@ def _split_costs(bins: Bins, paired: PairedItems, smoothing: Smoothing) -> _Spli
     on_left, on_right = (_flat(smoothing.relative(side)[:, None]) for side in paired.load)
     used, others, weight = _distinct(np.concatenate([load, on_left, on_right], axis=2), smoothing)
     fuller = np.maximum(on_left[others], on_right[others])[..., 0]
-    unchanged = np.asarray(weight[others] @ smoothing.power(fuller), dtype=np.float32)
-    scale: Singles = (weight[used] ** (0.5**smoothing.squarings)).astype(np.float32)[:, None, None]
+    unchanged = np.asarray(product(weight[others], smoothing.power(fuller)), dtype=np.float32)
+    scale = weight[used][:, None, None]
+    for _ in range(smoothing.squarings):
+        scale = np.sqrt(scale)
     load, left, half = load[used] * scale, on_left[used] * scale, (on_left + on_right)[used] / 2 * scale
     off_half = left - (load * paired.at_left).sum(axis=2, keepdims=True) - half
     scale = scale[:, 0, 0]
@@ -152,8 +154,8 @@ def _best_of_all_splits(
         value = np.repeat(costs.unchanged[rows, None], 2**n, axis=1)
         each = zip(costs.load, costs.half, costs.off_half, costs.least, costs.most, strict=True)
         for load, middle, start, least, most in each:
-            first = load[rows, :half] @ _every_split(half).T
-            others = load[rows, half:] @ _every_split(n - half).T + start[rows]
+            first = sums_of_subsets(load[rows, :half])
+            others = sums_of_subsets(load[rows, half:]) + start[rows]
             fuller = (others[:, :, None] + first[:, None, :]).reshape(value.shape)
             np.abs(fuller, out=fuller)
             fuller += middle[rows]
@@ -167,7 +169,7 @@ def _best_of_all_splits(
         every = np.arange(len(some))
         present = value[every, some]
         if memory is not None:
-            value[memory.of(np.arange(pairs)[rows]).overfilling_splits(n)] = np.inf
+            value[memory.of(np.arange(pairs)[rows]).overfilling_splits()] = np.inf
         best = value.argmin(axis=1)
         yield best, value[every, best], present
 
@@ -192,9 +194,9 @@ class _SplitMemory:
         taken = (self.size * goes_left).sum(axis=2, keepdims=True)
         return np.asarray(((taken < self.least) | (taken > self.most)).any(axis=(0, 2)))
 
-    def overfilling_splits(self, n: int) -> Bools:
+    def overfilling_splits(self) -> Bools:
         """Return which splits [P, 2^n] overfill a side."""
-        taken = self.size @ _every_split(n).T.astype(float)
+        taken = sums_of_subsets(self.size)
         return np.asarray(((taken < self.least) | (taken > self.most)).any(axis=0))
 
 
@@ -232,9 +234,3 @@ def _distinct(loads: Singles, smoothing: Smoothing) -> tuple[Ints, Ints, Singles
         else:
             kept.append(row)
     return np.array(kept, dtype=np.int64), np.flatnonzero(~changed), weight
-
-
-@cache
-def _every_split(n: int) -> Singles:
-    """Return the bits [2^n, n] of each number."""
-    return ((np.arange(2**n)[:, None] >> np.arange(n)) & 1).astype(np.float32)

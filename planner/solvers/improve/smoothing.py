@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from planner.problem.arrays import Problem
 from planner.problem.load_state import LoadState
 from planner.problem.numbers import Floats, Ints
+from planner.problem.products import product
 
 Numbers = NDArray[np.floating[Any]]
 """Arrays of single or double precision."""
@@ -62,11 +63,11 @@ class Smoothing:
     def fullness(self, load: Floats) -> Floats:
         """Return what each rank [W] of `load` [C, W] contributes to the value."""
         x = np.maximum(load[self.columns] / self._aim[:, None], self.floor[:, None])
-        return np.asarray(self.weight @ self.power(x))
+        return np.asarray(product(self.weight, self.power(x)))
 
     def uniform_growth(self, seconds: Floats) -> Floats:
         """Return the growth [...], to first order, if every rank took `seconds` [..., C] more."""
-        return np.asarray(seconds[..., self.columns] @ self._slope)
+        return np.asarray(product(seconds[..., self.columns], self._slope))
 
     def relative(self, load: Floats) -> Floats:
         """Return loads [..., C] of the columns that matter [..., C'], as shares of their stage's time."""
@@ -75,4 +76,4 @@ class Smoothing:
     def value_of(self, relative: Floats) -> Floats:
         """Return the value [...] of relative loads [..., R, C'], summed over ranks and columns; in their precision."""
         felt = np.maximum(relative, self.floor.astype(relative.dtype))
-        return np.asarray((self.power(felt) @ self.weight.astype(relative.dtype)).sum(axis=-1))
+        return np.asarray(product(self.power(felt), self.weight.astype(relative.dtype)).sum(axis=-1))
