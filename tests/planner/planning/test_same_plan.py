@@ -45,7 +45,8 @@ for topology, nodes, workload, policy in (
     ("dgx-a100-40", 1, "dlrm-dcnv2", None),
     ("dgx-h100", 2, "synthetic:40@seed=3", Policy(runtime="torchrec")),
 ):
-    print(plan(load_topology(topology, nodes=nodes), workload, policy=policy, effort=0, simulate=nodes == 2).model_dump_json())
+    made = plan(load_topology(topology, nodes=nodes), workload, policy=policy, effort=0, simulate=nodes == 2)
+    print(made.model_dump_json())
 """
 
 
