@@ -63,6 +63,11 @@ class Replicas(Record):
         return f"{self.factor} replicas ({self.layout})"
 
 
+def groups_in_words(replicas: Replicas | None) -> str:
+    """`4 replicas (intra)` or `one world`."""
+    return "one world" if replicas is None else replicas.words
+
+
 @dataclass(frozen=True)
 class ReplicatedCluster:
     """A cluster whose ranks are in groups."""

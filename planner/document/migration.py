@@ -9,7 +9,7 @@ import numpy as np
 
 from cost_models.kinds import rank_kinds
 from cost_models.model import CostModel
-from cost_models.replicas import Replicas, ReplicatedCluster
+from cost_models.replicas import ReplicatedCluster, groups_in_words
 from cost_models.shards import (
     DATA_PARALLEL,
     HOME,
@@ -68,12 +68,10 @@ class Migration:
                     f" workload {new!r}); plan without --from",
                 )
             )
-        was, now = _groups(planned_replicas(self.old)), _groups(self.model.replicas)
+        was, now = groups_in_words(planned_replicas(self.old)), groups_in_words(self.model.replicas)
         if was != now:
             faults.append(
-                Fault(
-                    self.source, 0, 0, "replicas", f"is for {was}, the other plan for {now}: their ranks do not compare"
-                )
+                Fault(self.source, 0, 0, "replicas", f"is for {was}, the new one for {now}: their ranks do not compare")
             )
             raise InputError(faults)
         nodes = self.topology_before.node_count
@@ -215,10 +213,6 @@ def migration_from(
     migration = Migration(previous, source, model, tuple(sorted(set(lost_nodes))))
     migration.expect_usable()
     return migration
-
-
-def _groups(replicas: Replicas | None) -> str:
-    return "one world" if replicas is None else replicas.words
 
 
 def plan_fingerprint(plan: Plan) -> str:

@@ -23,7 +23,8 @@ class RankTraffic(Record):
 
 
 class Moves(Record):
-    """What changes its place when this plan follows another: weights and optimizer state, as this plan stores them."""
+    """What changes its place when this plan follows another: weights and optimizer state, as this plan stores them. In
+    groups of ranks, all of it is of one group: every other one moves as much."""
 
     former: FormerPlan
     limit_bytes: int | None

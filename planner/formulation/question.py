@@ -6,7 +6,7 @@ from pathlib import Path
 
 from cost_models.model import CostModel
 from cost_models.registry import COST_MODELS, why_flat
-from cost_models.replicas import Replicas
+from cost_models.replicas import Replicas, groups_in_words
 from cost_models.shards import PLACEMENT_TIERS, SHARDINGS
 from cost_models.stages import VectorExchange
 from cost_models.towers import has_towers
@@ -65,6 +65,11 @@ class Question:
         """The question for each of the choices of replicas that there are. Raises InputError as `candidates` does."""
         found = candidates(self.policy.replicas, self.topology, self.workload)
         return [replace(self, chosen=(each,)) for each in found]
+
+    @property
+    def groups(self) -> str:
+        """The choice of replicas in words."""
+        return groups_in_words(None if self.chosen is None else self.chosen[0])
 
     def formulation(self, tell: Callable[[str, None, None], None] = lambda *_: None) -> Formulation:
         """The options of every table, and their problem. Raises InputError for a policy that contradicts itself."""

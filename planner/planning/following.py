@@ -1,6 +1,7 @@
 """A plan that follows another: what can stay stays, on terms of what may move."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from cost_models.model import CostModel
@@ -31,9 +32,18 @@ class FormerTerms:
 
     def migration(self, model: CostModel) -> Migration:
         """The way from the former plan to the inputs of a model. Raises InputError where nothing can be kept."""
-        source = "the previous plan" if isinstance(self.previous, Plan) else str(self.previous)
-        former = expect_sound(self.previous, source) if isinstance(self.previous, Plan) else load_plan(self.previous)
-        return migration_from(former, model, self.lost_nodes, source)
+        return migration_from(self.former, model, self.lost_nodes, self._source)
+
+    @cached_property
+    def former(self) -> Plan:
+        """The former plan. Raises InputError for one that is not sound."""
+        if isinstance(self.previous, Plan):
+            return expect_sound(self.previous, self._source)
+        return load_plan(self.previous)
+
+    @property
+    def _source(self) -> str:
+        return "the previous plan" if isinstance(self.previous, Plan) else str(self.previous)
 
 
 @dataclass(frozen=True)
@@ -47,8 +57,9 @@ class Following:
         self, pipeline: Pipeline, formulation: Formulation, remedies: RemedyFinder, ended_by_time: tuple[TimedWork, ...]
     ) -> Plan:
         """The plan document with what moves."""
-        migration, limit_bytes = self.migration, self.terms.max_move_bytes
+        migration = self.migration
         terms, steps = self._terms(formulation.model)
+        limit_bytes = self._limit_bytes(formulation.model)
 
         clock = Clock(pipeline.limits)
 
@@ -81,9 +92,14 @@ class Following:
         least, fewest = replanned.least_bytes, replanned.found_bytes
         return with_moves(plan, moves_of(migration, plan.tables, least, limit_bytes, steps, fewest))
 
+    def _limit_bytes(self, model: CostModel) -> int | None:
+        """The most that may move within a group of ranks."""
+        limit_bytes = self.terms.max_move_bytes
+        return limit_bytes if limit_bytes is None or model.replicas is None else limit_bytes // model.replicas.factor
+
     def _terms(self, model: CostModel) -> tuple[MoveTerms, int | None]:
         """What moving costs, and the steps within which a move must pay for itself."""
-        limit_bytes, steps = self.terms.max_move_bytes, self.terms.pay_back_steps
+        limit_bytes, steps = self._limit_bytes(model), self.terms.pay_back_steps
         if limit_bytes is None and steps is None and model.quantity == "step":
             steps = DEFAULT_PAY_BACK_STEPS
         price = 0.0 if steps is None else self.migration.seconds_per_byte() / steps

@@ -7,9 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from cost_models.model import CostModel
+from cost_models.replicas import groups_in_words
 from cost_models.workload.loading import load_workload
 from cost_models.workload.models import Workload
 from planner.document.plan import Plan
+from planner.document.planned import planned_replicas
 from planner.formulation.policy import Policy
 from planner.formulation.question import Question, narrowed_policy
 from planner.planning.exchanges import PlannedUnder, planned_under_each
@@ -68,7 +70,7 @@ def plan(
     `previous` is a plan that this one follows, or its file: what can stay stays. At most `max_move_bytes` of weights
     and optimizer state move between ranks; or a move must pay for itself within `pay_back_steps` steps (10,000 where
     neither is given), by the time that the cluster's network takes for it. `lost_nodes` are nodes of the previous plan
-    that are gone.
+    that are gone. In groups of ranks, every group moves as much: `max_move_bytes` is of all groups together.
 
     `simulate` also simulates the plan's step, event by event, with no formula of the estimate.
 
@@ -82,8 +84,8 @@ def plan(
     limits = SearchLimits(math.inf if time_limit_s is None else time_limit_s, gap, effort, seed, stop)
     terms = None if previous is None else FormerTerms(previous, tuple(lost_nodes), max_move_bytes, pay_back_steps)
     choices = question.choices_of_replicas()
-    if terms is not None and any(each.chosen != (None,) for each in choices):
-        raise InputError.at("replicas", "what moves is known of one world only; plan groups of ranks anew")
+    if terms is not None:
+        choices = _with_groups_of(terms, choices)
     if len(choices) == 1:
         return _planned(choices[0], limits, terms, progress, simulate=simulate)
 
@@ -92,6 +94,16 @@ def plan(
 
     best = best_of_replicas(choices, planned, limits, progress)
     return with_simulation(best) if simulate else best
+
+
+def _with_groups_of(terms: FormerTerms, choices: list[Question]) -> list[Question]:
+    """The choice of replicas that keeps the groups of the plan that is followed; where there is none, the first, which
+    is refused with both. Raises InputError for lost nodes of groups."""
+    was = planned_replicas(terms.former)
+    kept = [each for each in choices if each.groups == groups_in_words(was)] or choices
+    if terms.lost_nodes and was is not None:
+        raise InputError.at("lost_nodes", "which group lacks a node is not planned for; plan what is left anew")
+    return kept[:1]
 
 
 def _question(

@@ -60,7 +60,7 @@ def best_of_replicas(
     clock = Clock(limits)
 
     def search(question: Question, best_s: float | None) -> _Found:
-        judged = _Judged(_words(question), best_s, limits, progress)
+        judged = _Judged(question.groups, best_s, limits, progress)
         plan = planned(question, replace(limits.left_of(clock), stop=judged.stop), judged.tell)
         return _Found(plan, judged.bound_s)
 
@@ -76,12 +76,6 @@ def best_of_replicas(
     best = found[taken].plan
     assert best.replicas is not None
     return best.model_copy(update={"replicas": best.replicas.model_copy(update={"others": tuple(others)})})
-
-
-def _words(question: Question) -> str:
-    assert question.chosen is not None
-    (replicas,) = question.chosen
-    return "one world" if replicas is None else replicas.words
 
 
 def _other(question: Question, found: _Found) -> OtherReplicas:

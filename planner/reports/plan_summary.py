@@ -250,6 +250,8 @@ def _render_moves(moves: Moves, plan: Plan, console: "Console") -> None:
     if moves.lost_bytes:
         words.append(f"{format_bytes(moves.lost_bytes)} were on nodes that are gone and come from a checkpoint.")
     words.append(f"No plan moves less than {format_bytes(moves.least_bytes)}; {_terms(moves)}.")
+    if plan.replicas is not None and plan.replicas.factor > 1:
+        words.append(f"That is of one group; all {plan.replicas.factor} groups move as much each.")
     words.append("The bound covers all plans, whatever they move.")
     console.print(" ".join(words))
     console.print()

@@ -139,14 +139,37 @@ def test_an_optimizer_that_dmp_collection_cannot_average_is_refused() -> None:
         plan(cluster(), adam, policy=policy, effort=0)
 
 
-def test_other_cost_models_and_re_plans_know_one_world() -> None:
+def test_other_cost_models_and_other_groups_do_not_compare() -> None:
     """They say so."""
     policy = Policy.model_validate({"replicas": {"factor": 2, "layout": "intra"}})
     with pytest.raises(InputError, match="knows one world of ranks"):
         plan(cluster(), trained(), policy=policy, cost_model="torchrec", effort=0)
-    with pytest.raises(InputError, match="what moves is known of one world only"):
+    with pytest.raises(InputError, match=r"is for one world, the new one for 2 replicas \(intra\)"):
         plan(cluster(), trained(), policy=policy, previous=planned(None), effort=0)
+    with pytest.raises(InputError, match=r"is for one world, the new one for 2 replicas \(intra\)"):
+        planned({"factor": [2, 4]}, previous=planned(None))
+    assert planned({"factor": [2, 1]}, previous=planned(None)).replicas.factor == 1
+    groups = {"factor": 2, "layout": "intra"}
+    with pytest.raises(InputError, match="which group lacks a node"):
+        planned(groups, previous=planned(groups), lost_nodes=[0])
     assert planner.plan is plan
+
+
+def test_groups_are_planned_anew_within_what_may_move() -> None:
+    """On twice the nodes, of every group as much: the limit is of all groups together."""
+    groups = {"factor": 2, "layout": "intra", "sync_every": 20}
+    before = planned(groups)
+    limit = 400_000_000
+    after = planned(groups, nodes=4, previous=before, max_move_bytes=limit)
+    assert after.moves is not None
+    assert after.moves.limit_bytes == limit // 2
+    assert 0 < after.moves.moved_bytes <= limit // 2
+    assert verify(after, before) == []
+    free, anew = planned(groups, nodes=4, previous=before, max_move_bytes=10**12), planned(groups, nodes=4)
+    assert free.objective is not None
+    assert after.objective is not None
+    assert anew.objective is not None
+    assert anew.objective.lower_bound_s <= free.objective.step_s <= after.objective.step_s
 
 
 def test_where_nothing_fits_every_choice_says_so() -> None:
