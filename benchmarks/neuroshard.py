@@ -38,6 +38,7 @@ from benchmarks.contest import Attempt, Instance, Search, attempt
 from cost_models.amounts import NO_RESERVE, Reserve
 from cost_models.model import BlockCosts
 from cost_models.registry import COST_MODELS
+from cost_models.replicas import Replicas
 from cost_models.shards import MEMORY_HBM, Blocks, Floats
 from cost_models.stages import VectorExchange
 from cost_models.step import StepModel
@@ -78,8 +79,10 @@ class EmbeddingsAlone(StepModel):
         workload: Workload,
         reserve: Reserve = NO_RESERVE,
         exchange: VectorExchange = "flat",
+        *,
+        replicas: Replicas | None = None,
     ) -> None:
-        super().__init__(topology, workload, reserve, exchange)
+        super().__init__(topology, workload, reserve, exchange, replicas=replicas)
         self._take_lines(tuple(len(self.schedule.lines[stage]) - 1 for stage in self.protocol_stages))
         self.base_bytes = np.zeros_like(self.base_bytes)
 

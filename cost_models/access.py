@@ -8,7 +8,7 @@ independent draws, so L of them read a row at least once with probability 1 - (1
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -64,7 +64,7 @@ def _clip(values: Floats, low: Floats | float, high: Floats | float) -> Floats:
 
 
 def _unique_rows(rows: Floats, alpha: Floats, lookups: Floats) -> tuple[Floats, Floats]:
-    """Expected distinct rows U, and d ln U / d ln L; all shapes equal."""
+    """Expected distinct rows U, and d ln U / d ln L; shapes are broadcast."""
     draws = np.maximum(lookups, 1.0)[..., None]
     n, a = rows[..., None], alpha[..., None]
     total = _harmonic(n, a)
@@ -99,11 +99,17 @@ def _tail(rows: Floats, alpha: Floats, total: Floats, draws: Floats) -> tuple[Fl
     return unique[..., 0] + (density * chance).sum(axis=-1), mass[..., 0] + (density * rate).sum(axis=-1)
 
 
-def _harmonic(count: Floats, alpha: Floats) -> Floats:
-    """Sum of i^-alpha up to `count`: linear between the ranks of the head, smooth beyond."""
+def _of_head(alpha: Floats) -> Floats:
+    """[..., HEAD] i^-alpha of the hottest ranks."""
+    return power(np.arange(1.0, HEAD + 1), -alpha[..., None])
+
+
+def _harmonic(count: Floats, alpha: Floats, of_head: Floats | None = None) -> Floats:
+    """Sum of i^-alpha up to `count`: linear between the ranks of the head, smooth beyond; `of_head` where known."""
+    of_head = _of_head(alpha) if of_head is None else of_head
     head = np.zeros(np.broadcast_shapes(count.shape, alpha.shape))
-    for rank in range(1, HEAD + 1):
-        head += np.clip(count - (rank - 1), 0.0, 1.0) * power(float(rank), -alpha)
+    for rank in range(HEAD):
+        head += np.clip(count - rank, 0.0, 1.0) * of_head[..., rank]
     low, high = np.float64(HEAD + 0.5), np.maximum(count, HEAD) + 0.5
     # Midpoint rule with its first correction: the sum is the integral less (f'(high) - f'(low)) / 24.
     correction = alpha / 24 * (power(high, -alpha - 1) - power(low, -alpha - 1))
@@ -191,7 +197,9 @@ class AccessCurves:
     def _hit_rate_of_ids(self, table: Ints | slice, fraction: Floats) -> Floats:
         """Share of the reads that the hottest `fraction` of a table's ids takes."""
         alpha = self.alpha[table]
-        share = _clip(_harmonic(fraction * self.ids[table], alpha) / self._total[table], fraction, 1.0)
+        share = _clip(
+            _harmonic(fraction * self.ids[table], alpha, self._of_head[table]) / self._total[table], fraction, 1.0
+        )
         if not self._empirical.any():
             return share
         axis, shares = self._joined
@@ -244,6 +252,11 @@ class AccessCurves:
         return np.asarray(exp(low))
 
     @cached_property
+    def _of_head(self) -> Floats:
+        """[T, HEAD]"""
+        return _of_head(self.alpha)
+
+    @cached_property
     def _total(self) -> Floats:
         """[T] H(N)."""
         return _harmonic(self.ids, self.alpha)
@@ -272,10 +285,7 @@ class AccessCurves:
         keys = np.stack([self.ids[by_law], self.unique_alpha[by_law], self.rows[by_law]], axis=1)
         laws, law = np.unique(keys, axis=0, return_inverse=True)
         draws = exp(LOG_LOOKUPS)
-        parts = []
-        for first in range(0, len(laws), CHUNK):
-            ids, alpha, rows = laws[first : first + CHUNK].T[:, :, None]
-            parts.append(_in_rows(*_unique_rows(*_broadcast(ids, alpha, draws)), ids, rows))
+        parts = [_unique_of_laws(laws.tobytes())]
         parts += [
             _in_rows(*_unique_of_curve(self.ids[table], curve, draws), self.ids[table], self.rows[table])
             for table, curve in enumerate(self.curves)
@@ -290,6 +300,19 @@ class AccessCurves:
 
 def _points(curve: Sequence[tuple[float, float]] | None) -> Floats | None:
     return None if curve is None else np.array([(0.0, 0.0), *curve])
+
+
+@lru_cache(maxsize=4)
+def _unique_of_laws(laws: bytes) -> tuple[Floats, Floats]:
+    """`_unique_rows` [n, G] on LOG_LOOKUPS of power laws [n, 3]: ids, exponent, rows. Kept, as the same tables are
+    planned for one cluster after the other."""
+    parts = [(np.zeros((0, len(LOG_LOOKUPS))),) * 2]
+    of_laws = np.frombuffer(laws).reshape(-1, 3)
+    for first in range(0, len(of_laws), CHUNK):
+        ids, alpha, rows = of_laws[first : first + CHUNK].T[:, :, None]
+        parts.append(_in_rows(*_unique_rows(ids, alpha, exp(LOG_LOOKUPS)[None, :]), ids, rows))
+    unique, slope = (np.concatenate(each) for each in zip(*parts, strict=True))
+    return unique, slope
 
 
 def _unique_of_curve(rows: float, curve: Floats, draws: Floats) -> tuple[Floats, Floats]:

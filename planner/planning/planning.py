@@ -17,6 +17,7 @@ from planner.formulation.question import Question, narrowed_policy
 from planner.planning.exchanges import PlannedUnder, planned_under_each
 from planner.planning.following import Following, FormerTerms
 from planner.planning.pipeline import Pipeline, Steps
+from planner.planning.protocols import relaxed_s
 from planner.planning.remedy_finder import RemedyFinder
 from planner.planning.replica_choice import best_of_replicas
 from planner.planning.time_limit import TimeLimit
@@ -92,7 +93,10 @@ def plan(
     def planned(each: Question, left: SearchLimits, tell: Progress) -> Plan:
         return _planned(each, left, None, tell, simulate=False)
 
-    best = best_of_replicas(choices, planned, limits, progress)
+    def bounded(each: Question, tell: Progress) -> float | None:
+        return _bounded(each, limits, tell)
+
+    best = best_of_replicas(choices, bounded, planned, limits, progress)
     return with_simulation(best) if simulate else best
 
 
@@ -130,6 +134,16 @@ def _planned(
 
     plan = planned_under_each(question, limits, under)
     return Pipeline(question.policy, limits, Steps(simulates=simulate), progress).simulated(plan)
+
+
+def _bounded(question: Question, limits: SearchLimits, progress: Progress) -> float | None:
+    """The bound of a question that leaves no choice, without a search for a plan; None where nothing fits among its
+    usual options."""
+    clock = TimeLimit(limits.time_limit_s, limits.stop)
+    pipeline = Pipeline(question.policy, limits, Steps(), progress)
+    formulation = pipeline.refined(question.formulation(progress), has_time=clock.has_time)
+    seconds = relaxed_s(formulation)
+    return None if seconds is None else formulation.model.whole_step_s(seconds)
 
 
 def _planned_under(

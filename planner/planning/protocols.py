@@ -93,6 +93,15 @@ def at_lowest_protocols(formulation: Formulation) -> tuple[Formulation, KnownBou
     return formulation, known
 
 
+def relaxed_s(formulation: Formulation) -> float | None:
+    """The bound of multipliers alone at all protocols, without a search for a placement; None where nothing fits."""
+    if len(formulation.model.all_protocols) == 1:
+        bound = relaxed(formulation.problem)
+        return None if isinstance(bound, Shortage) else bound.seconds
+    _, known = at_lowest_protocols(formulation)
+    return known.seconds(known.lowest()) or None
+
+
 def at_own_protocols(formulation: Formulation, placement: Placement) -> Formulation:
     """The same at the protocols with which the stages of a placement end first; itself where it is at them."""
     if len(formulation.model.all_protocols) == 1:

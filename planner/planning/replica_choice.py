@@ -11,23 +11,24 @@ from planner.formulation.question import Question
 from planner.solvers.incumbent import Progress
 from planner.solvers.limits import Clock, SearchLimits
 
+Bounded = Callable[[Question, Progress], float | None]
+"""The bound of a question without a search for a plan; None where nothing fits among its usual options."""
 Planned = Callable[[Question, SearchLimits, Progress], Plan]
 
 
 class _Judged:
-    """One choice while its plan is sought: it is out once its bound reaches the best step of the others, `best_s`; None
-    asks for its first bound alone."""
+    """One choice while its plan is sought: it is out once its bound reaches the best step of the others, `best_s`."""
 
-    def __init__(self, words: str, best_s: float | None, limits: SearchLimits, progress: Progress | None) -> None:
+    def __init__(self, words: str, best_s: float, limits: SearchLimits, progress: Progress | None) -> None:
         self._words, self._best_s, self._limits, self._progress = words, best_s, limits, progress
         self.bound_s: float | None = None
-        """The first bound, or the one by which it is out."""
+        """The bound by which it is out."""
 
     def tell(self, step: str, best_s: float | None, bound_s: float | None) -> None:
         """Hear how far the search is."""
         if self._progress is not None:
             self._progress(f"{self._words}: {step}", best_s, bound_s)
-        if self.bound_s is None and bound_s is not None and bound_s >= (self._best_s or 0.0):
+        if self.bound_s is None and bound_s is not None and bound_s >= self._best_s:
             self.bound_s = bound_s
 
     def stop(self) -> bool:
@@ -37,43 +38,62 @@ class _Judged:
 
 @dataclass(frozen=True)
 class _Found:
-    """What a search for a choice of replicas found: a plan, or the bound at which it ended."""
+    """What was found of a choice of replicas: a plan, or the bound by which it is out, or none of them in time."""
 
-    plan: Plan
+    plan: Plan | None
     bound_s: float | None
 
     @property
     def step_s(self) -> float:
         """Of the plan; infinite where there is none."""
-        return math.inf if self.bound_s is not None or self.plan.objective is None else self.plan.objective.step_s
+        return math.inf if self.plan is None or self.plan.objective is None else self.plan.objective.step_s
 
 
 def best_of_replicas(
-    questions: Sequence[Question], planned: Planned, limits: SearchLimits, progress: Progress | None
+    questions: Sequence[Question],
+    bounded: Bounded,
+    planned: Planned,
+    limits: SearchLimits,
+    progress: Progress | None,
 ) -> Plan:
     """The plan with the shortest step, of the fewest copies among equals, with what was found of the other choices.
 
     Each choice is bounded; then they are planned in the order of their bounds, until the bounds of all others say that
     they are slower. Where no choice has a plan, that of the fewest copies says why. The search for all of them keeps to
-    the limits.
+    the limits: one that they end before anything was planned plans for the fewest copies.
     """
     clock = Clock(limits)
-
-    def search(question: Question, best_s: float | None) -> _Found:
-        judged = _Judged(question.groups, best_s, limits, progress)
-        plan = planned(question, replace(limits.left_of(clock), stop=judged.stop), judged.tell)
-        return _Found(plan, judged.bound_s)
-
-    found = [search(question, None) for question in questions]
+    found: dict[int, _Found] = {}
     best_s = math.inf
-    for number in sorted(range(len(found)), key=lambda number: found[number].bound_s or 0.0):
-        bound_s, plan = found[number].bound_s, found[number].plan
-        if plan.status != "infeasible" and (bound_s is None or bound_s < best_s):
-            found[number] = search(questions[number], best_s)
-            best_s = min(best_s, found[number].step_s)
-    taken = min(range(len(found)), key=lambda number: found[number].step_s)
-    others = [_other(questions[number], each) for number, each in enumerate(found) if number != taken]
-    best = found[taken].plan
+
+    def search(number: int) -> None:
+        nonlocal best_s
+        judged = _Judged(questions[number].groups, best_s, limits, progress)
+        plan = planned(questions[number], replace(limits.left_of(clock), stop=judged.stop), judged.tell)
+        found[number] = _Found(plan if judged.bound_s is None else None, judged.bound_s)
+        best_s = min(best_s, found[number].step_s)
+
+    bounds: dict[int, float] = {}
+    for number, question in enumerate(questions):
+        if clock.is_over():
+            break
+        bound_s = bounded(question, _Judged(question.groups, best_s, limits, progress).tell)
+        if bound_s is None:
+            search(number)
+        else:
+            bounds[number] = bound_s
+    for number in sorted(bounds, key=bounds.__getitem__):
+        if bounds[number] >= best_s:
+            found[number] = _Found(None, bounds[number])
+        elif not clock.is_over():
+            search(number)
+    if all(each.plan is None for each in found.values()):
+        search(0)
+    every = [found.get(number, _Found(None, None)) for number in range(len(questions))]
+    taken = min((number for number, each in enumerate(every) if each.plan), key=lambda number: every[number].step_s)
+    others = [_other(questions[number], each) for number, each in enumerate(every) if number != taken]
+    best = every[taken].plan
+    assert best is not None
     assert best.replicas is not None
     return best.model_copy(update={"replicas": best.replicas.model_copy(update={"others": tuple(others)})})
 
@@ -85,13 +105,14 @@ def _other(question: Question, found: _Found) -> OtherReplicas:
     return as_other(replicas, found.plan, found.bound_s)
 
 
-def as_other(replicas: Replicas | None, plan: Plan, out_by_s: float | None = None) -> OtherReplicas:
-    """A plan for a choice of replicas, or the bound by which it was out, as the document of another plan has it."""
+def as_other(replicas: Replicas | None, plan: Plan | None, out_by_s: float | None = None) -> OtherReplicas:
+    """A plan for a choice of replicas, or the bound by which it was out, as the document of another plan has it; of
+    neither, that there was no time."""
     chosen = {"factor": 1, "layout": None} if replicas is None else replicas.model_dump(include={"factor", "layout"})
     if out_by_s is not None:
         return OtherReplicas(**chosen, rejected="bound", lower_bound_s=out_by_s, step_s=None)
-    if plan.objective is None:
-        rejected: Rejected = "infeasible" if plan.status == "infeasible" else "timeout"
+    if plan is None or plan.objective is None:
+        rejected: Rejected = "infeasible" if plan is not None and plan.status == "infeasible" else "timeout"
         return OtherReplicas(**chosen, rejected=rejected, lower_bound_s=None, step_s=None)
     return OtherReplicas(
         **chosen,

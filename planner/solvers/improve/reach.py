@@ -18,6 +18,8 @@ from planner.solvers.bound.load_steps import NEAR, amounts
 from planner.solvers.improve.respread import ROOM
 from planner.solvers.improve.wide import WideBlocks
 
+TABLES = 64
+"""Tables over groups of ranks that are tried in other cuts: those that load their ranks most."""
 SQUARINGS = 3
 """Blocks go to the sites on which the sum of loads to the power of 2 to this one grows least."""
 
@@ -40,13 +42,12 @@ class Reach:
         self._problem, self._wide = problem, wide
 
     def recuts(self, placement: Placement) -> list[Recut]:
-        """Return every other way to cut one table that is over groups of ranks, on the sites that are least loaded by
-        wide blocks; the most promising first."""
+        """Return every other way to cut one of the largest tables that are over groups of ranks, on the sites that are
+        least loaded by wide blocks; the most promising first."""
         problem = self._problem
         on_rank, table = self._on_rank(placement), problem.table_of_block[placement.item_block]
         moved, recuts = self._moved(placement, on_rank), list[Recut]()
-        over_groups = np.unique(table[problem.is_on_group[placement.item_block]])
-        for number in over_groups[~problem.grouped[over_groups]].tolist():
+        for number in self._largest_over_groups(placement).tolist():
             own = table == number
             rest = Placement(placement.item_block[~own], placement.item_place[~own])
             base = self._base(rest, on_rank[~own])
@@ -62,6 +63,16 @@ class Reach:
                     order = np.lexsort((place, block))
                     recuts.append(Recut(self._step_s(state.load, moved), Placement(block[order], place[order])))
         return sorted(recuts, key=lambda recut: recut.reach_s)
+
+    def _largest_over_groups(self, placement: Placement) -> Ints:
+        """Return the tables over groups of ranks that may be cut apart from others and ask for the most seconds."""
+        problem, block = self._problem, placement.item_block
+        over_groups = block[problem.is_on_group[block]]
+        seconds = (problem.fixed[0, over_groups] + problem.by_rows[0, over_groups]).sum(axis=1)
+        of_table = np.bincount(problem.table_of_block[over_groups], weights=seconds, minlength=problem.tables)
+        of_table[problem.grouped] = 0.0
+        largest = np.argsort(-of_table, kind="stable")[:TABLES]
+        return np.sort(largest[of_table[largest] > 0])
 
     # -- loads ---------------------------------------------------------------------------------------------------
 

@@ -1,5 +1,7 @@
 """Plans by laws that bend: found at straight lines, stated at their own, bounded at all."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -17,6 +19,7 @@ from planner.planning.pipeline import Pipeline
 from planner.planning.protocols import KnownBounds, ProtocolSearches, at_lowest_protocols, at_own_protocols, shards_of
 from planner.problem.load_state import load_state
 from planner.problem.placement import Placement
+from planner.solvers.incumbent import Outcome
 from planner.solvers.limits import SearchLimits
 from planner.solvers.search import relaxed, solve
 from planner.verification.protocol_proofs import faults_of_proofs, proven_s
@@ -141,9 +144,13 @@ def test_searching_again_at_the_lines_of_a_plan_never_lengthens_it() -> None:
     known_s = load_state(own.problem, first.placement).step_s()
     assert first.step_s is not None
     assert known_s <= first.step_s
-    last, outcome = ProtocolSearches(lambda at, *_: solve(at.problem, limits), KnownBounds(formulation), 0.0).settled(
-        formulation, first
-    )
+
+    def search(formulation: Formulation, start: Placement | None, *, elsewhere_s: float, proves: bool) -> Outcome:
+        assert start is None
+        assert proves == (elsewhere_s == math.inf)
+        return solve(formulation.problem, limits)
+
+    last, outcome = ProtocolSearches(search, KnownBounds(formulation), 0.0).settled(formulation, first)
     assert outcome.placement is not None
     assert outcome.step_s is not None
     assert outcome.step_s <= known_s
