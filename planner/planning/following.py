@@ -1,6 +1,6 @@
 """A plan that follows another: what can stay stays, on terms of what may move."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -76,7 +76,8 @@ class Following:
             return formulation, incumbent, replanned
 
         def search(formulation: Formulation, elsewhere_s: float) -> tuple[IncumbentPlacement, Replanned]:
-            incumbent, limits = migration.incumbent(formulation), pipeline.limits.left_of(clock)
+            incumbent = migration.incumbent(formulation)
+            limits = replace(pipeline.limits.left_of(clock), useful_bound_s=elsewhere_s)
             tell = capped(pipeline.progress, elsewhere_s)
             return incumbent, replan(formulation.problem, incumbent, terms, limits, tell)
 

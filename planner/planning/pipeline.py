@@ -97,15 +97,16 @@ class Pipeline:
         clock = Clock(self.limits)
         other = self.start or self._solved_flat(formulation)
 
-        def search(formulation: Formulation, start: Placement | None, *, elsewhere_s: float, proves: bool) -> Outcome:
-            limits, tell = self._limits_of(clock, proves=proves), capped(self.progress, elsewhere_s)
+        def search(formulation: Formulation, elsewhere_s: float, start: Placement | None) -> Outcome:
+            limits = replace(self._search_limits.left_of(clock), useful_bound_s=elsewhere_s)
+            tell = capped(self.progress, elsewhere_s)
             if start is not None:
                 return resumed(formulation.problem, start, limits, tell)
             found = solve(formulation.problem, limits, tell, restrictions(formulation.options))
             known = None if other is None else other.placement_in(formulation)
             if known is None or found.step_s is None or load_state(formulation.problem, known).step_s() >= found.step_s:
                 return found
-            return better(found, resumed(formulation.problem, known, self._limits_of(clock, proves=proves), tell))
+            return better(found, resumed(formulation.problem, known, limits.left_of(clock), tell))
 
         _, (formulation, outcome) = widened(
             formulation, lambda each: searched(each, search, self.limits.gap), lambda result: result[1].status
@@ -119,10 +120,6 @@ class Pipeline:
             return None
         half = replace(self.limits, time_limit_s=self.limits.time_limit_s / 2)
         return replace(self, limits=half, progress=None).solved(formulation.under(flat))
-
-    def _limits_of(self, clock: Clock, *, proves: bool) -> SearchLimits:
-        limits = self._search_limits.left_of(clock)
-        return limits if proves else replace(limits, branch_nodes=0)
 
     @property
     def _search_limits(self) -> SearchLimits:

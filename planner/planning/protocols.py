@@ -11,8 +11,8 @@ prove, or others where these prove too little. A search begins where that bound 
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Protocol
 
 import numpy as np
 
@@ -110,14 +110,9 @@ def at_own_protocols(formulation: Formulation, placement: Placement) -> Formulat
     return formulation.at_protocols(own.protocols)
 
 
-class Search(Protocol):
-    """A search at the protocols of a formulation, from a placement or from nothing."""
-
-    def __call__(
-        self, formulation: Formulation, start: Placement | None, *, elsewhere_s: float, proves: bool
-    ) -> Outcome:
-        """`elsewhere_s` is the least bound at other protocols, above which its own does not hold for all placements;
-        one that starts above need not prove much."""
+Search = Callable[[Formulation, float, Placement | None], Outcome]
+"""Searches at the protocols of a formulation, from a placement or from nothing; told the least bound at others, above
+which its own does not hold for all placements."""
 
 
 def searched(formulation: Formulation, search: Search, gap: float) -> tuple[Formulation, Outcome]:
@@ -156,9 +151,7 @@ class ProtocolSearches:
         """Search at the protocols of a formulation, and keep the bound."""
         protocols = formulation.model.protocols
         self.done.add(protocols)
-        elsewhere_s = self._known.elsewhere_s(protocols)
-        proves = self._known.seconds(protocols) < elsewhere_s
-        outcome = self._search(formulation, start, elsewhere_s=elsewhere_s, proves=proves)
+        outcome = self._search(formulation, self._known.elsewhere_s(protocols), start)
         if outcome.bound is not None:
             self._known.keep(protocols, outcome.bound)
         return outcome

@@ -109,7 +109,7 @@ class BoundRaiser:
         problem, incumbent, limits = self._fluid.problem, self._incumbent, self._limits
         nodes = min(limits.branch_nodes, int(BRANCH_WORK / (len(problem.block_option) * problem.world)))
         nodes, patience = min(nodes, NODES_OF_A_PASS * max(passes, 1)), passes * passes / 2 if passes else 1.0
-        if incumbent.best is None or nodes < FEWEST_NODES:
+        if incumbent.best is None or nodes < FEWEST_NODES or incumbent.bound.seconds >= limits.useful_bound_s:
             return
         if self._branched == (incumbent.best_s, nodes, patience) or incumbent.is_done():
             return
@@ -117,7 +117,7 @@ class BoundRaiser:
             least = least_of_stages(self._fluid, incumbent.bound.multipliers)
             self._branches = BranchAndBound(problem, incumbent.bound.multipliers, least, incumbent.best_s)
         self._branches.lower(incumbent.best_s)
-        self._branches.run(StopRule(nodes, incumbent.clock.is_over, limits.gap, patience))
+        self._branches.run(StopRule(nodes, incumbent.clock.is_over, limits.gap, patience, limits.useful_bound_s))
         branching = self._branches.result()
         if branching.placement is not None:
             incumbent.offer(branching.placement, branching.step_s, "branching")

@@ -1,6 +1,8 @@
 """The command line, run in this process."""
 
+import shutil
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,28 @@ def plain_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 def run() -> Run:
     """`run("check", "x.yaml")`: the command's stdout, stderr and exit code."""
     return lambda *words: CliRunner().invoke(app, [str(word) for word in words], prog_name="planner")
+
+
+@pytest.fixture(scope="session")
+def plan_of_nodes(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Path]:
+    """`plan_of_nodes(2)`: a quick plan of the starter on so many nodes, made once; to be copied."""
+    folder = tmp_path_factory.mktemp("plans")
+    assert CliRunner().invoke(app, ["init", str(folder / "starter")]).exit_code == 0
+
+    @cache
+    def planned(nodes: int) -> Path:
+        words = ["plan", "-t", folder / "starter" / "topology.yaml", "--nodes", nodes, "--effort", 0, "-q"]
+        path = folder / f"{nodes}.json"
+        assert CliRunner().invoke(app, [str(word) for word in [*words, "-o", path]]).exit_code == 0
+        return path
+
+    return planned
+
+
+@pytest.fixture
+def plan_file(plan_of_nodes: Callable[[int], Path], tmp_path: Path) -> Path:
+    """A small plan of the starter."""
+    return Path(shutil.copy(plan_of_nodes(2), tmp_path / "plan.json"))
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import pty
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -35,14 +34,6 @@ def on_terminal(*words: object) -> tuple[str, str, int]:
     return shown, said.decode(), process.wait(timeout=60)
 
 
-@pytest.fixture
-def plan_file(run, starter: Path, tmp_path: Path) -> Path:
-    """A small plan."""
-    path = tmp_path / "plan.json"
-    assert run("plan", "-t", starter / "topology.yaml", "--effort", 0, "-q", "-o", path).exit_code == 0
-    return path
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -62,7 +53,7 @@ def plan_file(run, starter: Path, tmp_path: Path) -> Path:
     ],
     ids=lambda value: value[0] if isinstance(value, list) else None,
 )
-def test_a_terminal_shows_what_is_done(plan_file, words, said):
+def test_a_terminal_shows_what_is_done(starter, plan_file, words, said):
     """In one line that is gone at the end; stdout has the data alone."""
     given = [word.format(plan=plan_file, directory=plan_file.parent) for word in words]
     shown, talk, code = on_terminal(*given)

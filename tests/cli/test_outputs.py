@@ -30,14 +30,6 @@ def linked(path: Path, way: str) -> Path:
     return other
 
 
-@pytest.fixture
-def plan_file(run, starter: Path, tmp_path: Path) -> Path:
-    """A small plan."""
-    path = tmp_path / "plan.json"
-    assert run("plan", "-t", starter / "topology.yaml", "--effort", 0, "-q", "-o", path).exit_code == 0
-    return path
-
-
 def refuses(run, path: Path, flags: tuple[str, str], *words: object) -> None:
     """The command ends with 2, names both flags, and leaves the file as it was."""
     before = path.read_bytes()

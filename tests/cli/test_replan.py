@@ -1,6 +1,7 @@
 """`planner plan --from`, `planner verify --from` and `planner diff`."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -17,11 +18,9 @@ def plan(run, starter, tmp_path):
 
 
 @pytest.fixture
-def old(plan, tmp_path) -> Path:
+def old(plan_of_nodes, tmp_path) -> Path:
     """A plan for three nodes."""
-    result = plan("old.json")
-    assert result.exit_code == 0, result.stderr
-    return tmp_path / "old.json"
+    return Path(shutil.copy(plan_of_nodes(3), tmp_path / "old.json"))
 
 
 def test_a_plan_that_follows_another_says_what_moves(run, plan, old, tmp_path):

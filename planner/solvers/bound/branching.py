@@ -93,6 +93,8 @@ class StopRule:
     """The bound is so near to the known step, relatively."""
     patience: float = np.inf
     """It has not risen for so many times `PATIENCE`."""
+    useful_s: float = np.inf
+    """The bound is as high as is of use."""
 
 
 def branch(problem: Problem, multipliers: Multipliers, least: Floats, step_s: float, stop: StopRule) -> BranchingResult:
@@ -135,7 +137,7 @@ class BranchAndBound:
         patience = stop.patience * np.array(PATIENCE)
         while self._queue and len(self.nodes) < stop.nodes and not stop.is_over():
             bound, number = self._queue[0]
-            if bound >= min(self._target, self.rules.threshold_s / (1 + stop.gap)):
+            if bound >= min(self._target, self.rules.threshold_s / (1 + stop.gap), stop.useful_s):
                 break
             if bound - risen_s >= PAYS * (self._target - risen_s):
                 risen_s, risen_at = bound, self._work.copy()

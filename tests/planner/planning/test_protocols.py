@@ -1,7 +1,5 @@
 """Plans by laws that bend: found at straight lines, stated at their own, bounded at all."""
 
-import math
-
 import numpy as np
 import pytest
 
@@ -145,9 +143,8 @@ def test_searching_again_at_the_lines_of_a_plan_never_lengthens_it() -> None:
     assert first.step_s is not None
     assert known_s <= first.step_s
 
-    def search(formulation: Formulation, start: Placement | None, *, elsewhere_s: float, proves: bool) -> Outcome:
-        assert start is None
-        assert proves == (elsewhere_s == math.inf)
+    def search(formulation: Formulation, elsewhere_s: float, start: Placement | None) -> Outcome:
+        assert elsewhere_s == 0.0
         return solve(formulation.problem, limits)
 
     last, outcome = ProtocolSearches(search, KnownBounds(formulation), 0.0).settled(formulation, first)
