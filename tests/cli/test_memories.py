@@ -122,6 +122,7 @@ def test_every_memory_has_a_colour_of_its_own():
     assert len(set(MEMORY_COLOURS.values())) == len(MEMORY_TIERS)
 
 
+@pytest.mark.slow
 def test_what_each_memory_saves(run, files):
     """`size` leaves each of them out: without both, HBM alone holds the tables, on more nodes."""
     flags = (

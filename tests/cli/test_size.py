@@ -91,6 +91,7 @@ def size_several(run, starter):
     return lambda *words: run("size", *clusters, *tries, *searched, *words)
 
 
+@pytest.mark.slow
 def test_several_clusters_and_changes_are_ranked(size_several):
     """The sentence, the table and the data name the same winner; with prices in units."""
     result = size_several("--fits", "--by", "price")

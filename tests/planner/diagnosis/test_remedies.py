@@ -43,6 +43,7 @@ def flag_value(remedy: Remedy) -> tuple[str, str]:
     return path, value
 
 
+@pytest.mark.slow
 def test_model_f_in_the_hbm_of_zionex() -> None:
     """24.2 TB: DDR, or some 82 nodes, or 190 GB on each of 128 accelerators; no other dtype or reserve does it."""
     found = plan("zionex-16", "model-f", tiers=["hbm"])

@@ -86,6 +86,7 @@ def by_limit() -> dict[int, Plan]:
     return {limit: small_again(limit) for limit in LIMITS}
 
 
+@pytest.mark.slow
 def test_limits_are_kept_and_more_room_never_hurts(by_limit: dict[int, Plan]) -> None:
     """Bytes moved are at most the limit; the step falls as limits grow, and indeed falls."""
     steps = []
@@ -155,6 +156,7 @@ def test_what_may_move_is_used() -> None:
     assert old.objective.step_s - steps[-2][0] > 0.6 * to_gain
 
 
+@pytest.mark.slow
 def test_the_same_inputs_give_the_same_plan(by_limit: dict[int, Plan]) -> None:
     """Byte for byte."""
     assert small_again(LIMITS[1]).to_json() == by_limit[LIMITS[1]].to_json()

@@ -17,6 +17,7 @@ def points_of(name: str, **cells: object) -> StudyResults:
     return results(grid, Execution(grid, chosen).run(Serial(), None))
 
 
+@pytest.mark.slow
 def test_speed_ups_between_generations_and_sizes_are_those_measured() -> None:
     """Within 10 %, of plans that HugeCTR executes, as the submissions ran them.
 

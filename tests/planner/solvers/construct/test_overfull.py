@@ -63,10 +63,10 @@ def test_local_search_lets_an_over_full_placement_fit() -> None:
     """`best_s` is infinite until a placement fits; then it is the step of one that does.
 
     Most random placements are far from fitting, or choice options that fit nowhere together, which this search keeps:
-    of 56, five come to fit.
+    of 28, two come to fit.
     """
     came_to_fit = 0
-    for seed in range(2, 602, 3):
+    for seed in range(2, 602, 6):
         problem = tiny_instance(seed).problem
         if problem.grouped.any():
             continue
@@ -85,9 +85,10 @@ def test_local_search_lets_an_over_full_placement_fit() -> None:
             state = load_state(problem, improver.best())
             assert state.overflow_bytes() <= 2 * ROUNDING_BYTES
             assert state.step_s() == pytest.approx(improver.best_s, rel=1e-9)
-    assert came_to_fit >= 5
+    assert came_to_fit >= 2
 
 
+@pytest.mark.slow
 def test_scarce_memory_is_filled() -> None:
     """400 tables on 16 ranks end near the bound, which fills the memory: hard limits alone leave 0.9 % of it unused."""
     case = next(case for case in torchrec_cases(SHIPPED_CASES) if "n400_w16" in case.name)
