@@ -26,6 +26,7 @@ SOLVER = "fluid relaxation, longest-first placement, local search"
 def provenance(formulation: Formulation, policy: Policy, seed: int) -> Provenance:
     """What the plan was computed for, with and by, and chosen from."""
     model, options = formulation.model, formulation.options
+    without_effect = () if policy.replicas is None else policy.replicas.without_effect
     return Provenance(
         planner_version=VERSION,
         topology=_source(model.cluster),
@@ -38,7 +39,7 @@ def provenance(formulation: Formulation, policy: Policy, seed: int) -> Provenanc
         policy_fingerprint=fingerprint(policy),
         exchange=model.exchange,
         cuts=options.cuts,
-        warnings=software_warnings(model.workload, policy),
+        warnings=(*software_warnings(model.workload, policy), *without_effect),
         cache_fractions={} if options.fractions is None else _written(model, options.fractions),
     )
 

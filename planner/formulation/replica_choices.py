@@ -63,6 +63,16 @@ class ReplicaChoices(Record):
             state_every=None if state == "never" else state,
         )
 
+    @property
+    def without_effect(self) -> tuple[str, ...]:
+        """What is said of copies, in words, where there are none in any case."""
+        given = [name for name in ("layout", "sync_every", "state_every", "strategy") if name in self.model_fields_set]
+        if self.factor != (1,) or not given:
+            return ()
+        return (
+            f"replicas: factor 1 is one world of ranks, which {' and '.join(given)} {'does' if len(given) == 1 else 'do'} not concern",
+        )
+
     def listed(self, world: int) -> Iterator[Replicas | None]:
         """Every choice on so many ranks, whether or not it can be had there."""
         factors = [each for each in range(1, world // 2 + 1) if world % each == 0] or [1]

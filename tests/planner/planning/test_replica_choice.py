@@ -47,6 +47,13 @@ def test_one_world_by_a_policy_is_one_world() -> None:
     assert '"replicas"' not in without.to_json()
 
 
+def test_what_means_nothing_to_one_world_is_said() -> None:
+    """A warning, as a study may vary the factor beside one interval."""
+    (warning,) = planned({"factor": 1, "sync_every": 50}).provenance.warnings
+    assert warning == "replicas: factor 1 is one world of ranks, which sync_every does not concern"
+    assert planned({"factor": 1}).provenance.warnings == ()
+
+
 def test_the_best_choice_is_taken_and_the_others_say_why_not() -> None:
     """As planning each choice apart finds; a bound that rejects another is one on that choice's own plan."""
     chosen = planned({"factor": [1, 2, 4], "sync_every": 1000})
