@@ -69,9 +69,8 @@ class ReplicaChoices(Record):
         given = [name for name in ("layout", "sync_every", "state_every", "strategy") if name in self.model_fields_set]
         if self.factor != (1,) or not given:
             return ()
-        return (
-            f"replicas: factor 1 is one world of ranks, which {' and '.join(given)} {'does' if len(given) == 1 else 'do'} not concern",
-        )
+        does = "does" if len(given) == 1 else "do"
+        return (f"replicas: factor 1 is one world of ranks, which {' and '.join(given)} {does} not concern",)
 
     def listed(self, world: int) -> Iterator[Replicas | None]:
         """Every choice on so many ranks, whether or not it can be had there."""
