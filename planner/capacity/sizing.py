@@ -23,7 +23,7 @@ from planner.document.plan import Plan
 from planner.formulation.formulation import Formulation
 from planner.formulation.policy import Policy, offered, policy_document
 from planner.formulation.question import Question
-from planner.formulation.software import priced_as_run, software_warnings
+from planner.formulation.software import input_warnings, priced_as_run
 from planner.planning.pipeline import Pipeline, Searched, Steps
 from planner.problem.load_state import load_state
 from planner.solvers.limits import SearchLimits
@@ -99,7 +99,7 @@ def size(
     floor, most_s = size_floor(topology, priced), searches.longest_target_s(max_nodes)
     if floor.seconds > most_s:
         label, tiers = next(iter(_variants(topology, allowed, each_tier=False)))
-        return (Sizing(label, tiers, None, None, (), (*software_warnings(priced, allowed), floor.refutes(most_s))),)
+        return (Sizing(label, tiers, None, None, (), (*input_warnings(priced, allowed), floor.refutes(most_s))),)
     for label, tiers in _variants(topology, allowed, each_tier=each_tier):
         if sizings and is_over():
             break
@@ -164,7 +164,7 @@ def _sized(
             seen[position] = searches.judge(tiers, counts[position])
         return seen[position].suffices
 
-    notes = list(software_warnings(searches.workload, searches.policy))
+    notes = list(input_warnings(searches.workload, searches.policy))
     finished = True
     try:
         descend(suffices, seen, len(counts) - 1)

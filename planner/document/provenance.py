@@ -16,7 +16,7 @@ from planner.formulation.allowed_choices import AllowedChoices
 from planner.formulation.formulation import Formulation
 from planner.formulation.options import CacheFractions, Options, coarse_fractions, enumerate_options
 from planner.formulation.policy import Policy
-from planner.formulation.software import software_warnings
+from planner.formulation.software import input_warnings
 from topologies.cluster import Topology, fingerprint
 from topologies.documents import Record
 
@@ -26,7 +26,6 @@ SOLVER = "fluid relaxation, longest-first placement, local search"
 def provenance(formulation: Formulation, policy: Policy, seed: int) -> Provenance:
     """What the plan was computed for, with and by, and chosen from."""
     model, options = formulation.model, formulation.options
-    without_effect = () if policy.replicas is None else policy.replicas.without_effect
     return Provenance(
         planner_version=VERSION,
         topology=_source(model.cluster),
@@ -39,7 +38,7 @@ def provenance(formulation: Formulation, policy: Policy, seed: int) -> Provenanc
         policy_fingerprint=fingerprint(policy),
         exchange=model.exchange,
         cuts=options.cuts,
-        warnings=(*software_warnings(model.workload, policy), *without_effect),
+        warnings=input_warnings(model.workload, policy),
         cache_fractions={} if options.fractions is None else _written(model, options.fractions),
     )
 

@@ -23,6 +23,12 @@ def priced_as_run(workload: Workload, policy: Policy) -> Workload:
     return workload.model_copy(update={"software": policy.runtime})
 
 
+def input_warnings(workload: Workload, policy: Policy) -> tuple[str, ...]:
+    """What a reader must know of how the inputs of a plan go together; mostly nothing."""
+    of_replicas = () if policy.replicas is None else policy.replicas.without_effect
+    return (*software_warnings(workload, policy), *of_replicas)
+
+
 def software_warnings(workload: Workload, policy: Policy) -> tuple[str, ...]:
     """What a reader must know of what a plan is priced with; mostly nothing."""
     return (*_of_software(workload, policy), *_of_duplicates(workload))

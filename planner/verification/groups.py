@@ -29,8 +29,10 @@ def faults_of_replicas(plan: Plan, model: CostModel) -> Iterator[str]:
         yield f"replicas: a group has {model.topology.world_size} ranks, the document says {planned.group_ranks}"
     stated = [(each.factor, each.layout) for each in planned.others]
     others = [(1, None) if each is None else (each.factor, each.layout) for each in allowed if each != model.replicas]
+    if plan.moves is not None:  # a plan that follows another keeps its groups
+        others = []
     if sorted(stated, key=str) != sorted(others, key=str):
-        yield f"replicas: the policy's other choices are {others}, the document has {stated}"
+        yield f"replicas: the other choices are {others}, the document has {stated}"
     for other in planned.others:
         yield from _faults_of_other(plan, planned, other)
 

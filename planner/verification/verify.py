@@ -35,7 +35,7 @@ from planner.formulation.choice_rules import allowed_choices
 from planner.formulation.formulation import Formulation
 from planner.formulation.option_space import Space
 from planner.formulation.options import fixed_fractions
-from planner.formulation.software import software_warnings
+from planner.formulation.software import input_warnings
 from planner.verification.error_bars import faults_of_error_bars
 from planner.verification.exchanges import exchange_faults, other_exchange_faults
 from planner.verification.figures import (
@@ -210,7 +210,7 @@ def _moves(plan: Plan, model: CostModel, choices: AllowedChoices, former: Plan |
 
 
 def _warnings(plan: Plan, workload: Workload) -> Iterator[str]:
-    expected = software_warnings(workload, plan.provenance.policy)
+    expected = input_warnings(workload, plan.provenance.policy)
     if plan.provenance.warnings != expected:
         yield f"warnings: the document has {list(plan.provenance.warnings)}, its inputs give {list(expected)}"
 

@@ -49,7 +49,9 @@ def test_one_world_by_a_policy_is_one_world() -> None:
 
 def test_what_means_nothing_to_one_world_is_said() -> None:
     """A warning, as a study may vary the factor beside one interval."""
-    (warning,) = planned({"factor": 1, "sync_every": 50}).provenance.warnings
+    found = planned({"factor": 1, "sync_every": 50})
+    assert verify(found) == []
+    (warning,) = found.provenance.warnings
     assert warning == "replicas: factor 1 is one world of ranks, which sync_every does not concern"
     assert planned({"factor": 1}).provenance.warnings == ()
 
@@ -155,7 +157,10 @@ def test_other_cost_models_and_other_groups_do_not_compare() -> None:
         plan(cluster(), trained(), policy=policy, previous=planned(None), effort=0)
     with pytest.raises(InputError, match=r"is for one world, the new one for 2 replicas \(intra\)"):
         planned({"factor": [2, 4]}, previous=planned(None))
-    assert planned({"factor": [2, 1]}, previous=planned(None)).replicas.factor == 1
+    kept = planned({"factor": [2, 1]}, previous=planned(None))
+    assert kept.replicas is not None
+    assert kept.replicas.factor == 1
+    assert verify(kept) == []
     groups = {"factor": 2, "layout": "intra"}
     with pytest.raises(InputError, match="which group lacks a node"):
         planned(groups, previous=planned(groups), lost_nodes=[0])
