@@ -250,8 +250,8 @@ def _render_moves(moves: Moves, plan: Plan, console: "Console") -> None:
     if moves.lost_bytes:
         words.append(f"{format_bytes(moves.lost_bytes)} were on nodes that are gone and come from a checkpoint.")
     words.append(f"No plan moves less than {format_bytes(moves.least_bytes)}; {_terms(moves)}.")
-    if plan.replicas is not None and plan.replicas.factor > 1:
-        words.append(f"That is of one group; all {plan.replicas.factor} groups move as much each.")
+    if groups := _in_each_group(plan):
+        words.append(f"All of this is{groups}.")
     words.append("The bound covers all plans, whatever they move.")
     console.print(" ".join(words))
     console.print()
@@ -280,7 +280,7 @@ def _placement_table(plan: Plan) -> TextGrid:
 
 def _render_no_plan(plan: Plan, console: "Console") -> None:
     if plan.moves is not None and plan.moves.limit_bytes is not None and plan.status == "timeout":
-        _render_too_few_moves(plan.moves, console)
+        _render_too_few_moves(plan.moves, _in_each_group(plan), console)
     elif is_limit_too_small(plan) and plan.infeasibility is not None:
         _render_infeasible(plan.infeasibility, console)
         console.print("Allow more (--max-move), or give a price instead (--pay-back).")
@@ -316,13 +316,18 @@ def _render_remedies(remedies: Sequence[Remedy], console: "Console") -> None:
         console.print(f"Not enough on its own: {'; '.join(futile)}.")
 
 
-def _render_too_few_moves(moves: Moves, console: "Console") -> None:
+def _in_each_group(plan: Plan) -> str:
+    groups = 1 if plan.replicas is None else plan.replicas.factor
+    return "" if groups == 1 else f" in each of {groups} groups"
+
+
+def _render_too_few_moves(moves: Moves, where: str, console: "Console") -> None:
     limit = format_bytes(moves.limit_bytes or 0)
     if moves.found_bytes is None:
         console.print("No plan was found; it is not proven that none exists.")
     else:
         fewest, least = format_bytes(moves.found_bytes), format_bytes(moves.least_bytes)
-        console.print(f"No plan was found that moves at most {limit}; the smallest found moves {fewest}.")
+        console.print(f"No plan was found that moves at most {limit}{where}; the smallest found moves {fewest}.")
         console.print(f"At least {least} must move, by proof; that the limit is too small is not proven.")
     console.print("Allow more (--max-move) or search longer (--effort, --time-limit).")
 
