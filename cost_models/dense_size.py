@@ -7,7 +7,8 @@ from typing import Literal
 
 from cost_models.workload.dense_part import Dense
 from cost_models.workload.models import Workload
-from cost_models.workload.towers import Tower, Towers
+from cost_models.workload.tower_partition import Tower
+from cost_models.workload.towers import Towers
 
 FORWARD_FLOPS_PER_MAC = 2
 TRAINING_FLOPS_PER_MAC = 6

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from cost_models.workload.affinities import enter_affinities
 from cost_models.workload.dialects import is_table_set, translate
 from cost_models.workload.models import Workload
 from cost_models.workload.profiles import YAML, collect_profiles, duplicate_names, profiles_of
@@ -122,7 +123,7 @@ def _open_file(path: Path, chain: tuple[Path, ...]) -> _Draft:
     if path.suffix.lower() not in YAML:
         return _bare(path.stem, *collect_profiles(path))
     document = read_yaml(path)
-    faults = _flatten_software(document)
+    faults = [*_flatten_software(document), *enter_affinities(document)]
     if faults:
         raise InputError(faults)
     data = document.data

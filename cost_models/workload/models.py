@@ -12,7 +12,8 @@ from cost_models.workload.dense_part import Dense, Dtype
 from cost_models.workload.formats import FORMATS
 from cost_models.workload.kernels import KernelSettings
 from cost_models.workload.optimizers import Optimizer
-from cost_models.workload.towers import Tower, Towers, partition
+from cost_models.workload.tower_partition import Tower, partition
+from cost_models.workload.towers import Towers
 from topologies.cluster import LATER, fingerprint
 from topologies.documents import Record
 from topologies.errors import ConflictError

@@ -1,9 +1,6 @@
 """Towers of a model: which tables each has, and the module that turns their vectors into fewer numbers (DMT)."""
 
-import fnmatch
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, model_validator
@@ -27,6 +24,9 @@ Groups = Annotated[
 ]
 
 
+Affinity = tuple[Annotated[str, Field(min_length=1)], Annotated[str, Field(min_length=1)], float]
+
+
 class Towers(Record):
     """Tables in towers, one for each scale-up domain of the cluster (arXiv:2403.00877).
 
@@ -48,6 +48,12 @@ class Towers(Record):
     dcn_low_rank: Annotated[int, Field(ge=1)] = 512
     group: Groups = ()
     """The tower, counted from 0, of tables by name or pattern; others go to the towers with the fewest columns."""
+    imbalance: Annotated[float | None, Field(ge=1, exclude_if=lambda value: value is None)] = None
+    """Columns of the widest tower over those of the narrowest, at most."""
+    affinity: Annotated[tuple[Affinity, ...], Field(exclude_if=lambda pairs: not pairs)] = ()
+    """Pairs of tables and what it is worth to have both in one tower, [[a, b, 2.5], ...], or the name of a CSV file
+    beside with the columns table, other, affinity. The more of it inside towers the better, within the
+    imbalance, which must be given, too."""
 
     @property
     def has_modules(self) -> bool:
@@ -63,6 +69,8 @@ class Towers(Record):
             raise ConflictError(f"is not of a module {self.module}; leave it out", unfit[0], "module")
         if fits and len(given) != 1:
             raise ConflictError(f"a module {self.module} needs {' or '.join(fits)}, one of them", "module", *fits)
+        if self.affinity and self.imbalance is None:
+            raise ConflictError("needs imbalance, or all tables would be in few towers", "affinity", "imbalance")
         if far := [group for group in self.group if group[1] >= self.count]:
             message = f"{far[0][0]!r} is in tower {far[0][1]}, and the last one is {self.count - 1}"
             raise ConflictError(message, "group", "count")
@@ -75,47 +83,3 @@ class Towers(Record):
         if self.sizes:
             return self.sizes[-1]
         return self.width or math.ceil(columns / (self.compression or 1.0))
-
-
-@dataclass(frozen=True)
-class Tower:
-    """One tower of a model."""
-
-    tables: tuple[int, ...]
-    """Indices of its tables."""
-    columns: int
-    """Of the vectors of a sample, joined."""
-    outputs: int
-    """Numbers that it gives for a sample."""
-
-
-def partition(towers: Towers, names: Sequence[str], columns: Sequence[int]) -> tuple[Tower, ...]:
-    """The towers of tables with so many `columns` each: those that are grouped where they are told to be, then the
-    widest first to the tower with the fewest columns (Graham's longest processing time first).
-
-    Raises ConflictError for a pattern that names no table, a table of two towers and a tower without tables.
-    """
-    of_table = _grouped(towers, names)
-    taken = [sum(columns[t] for t, tower in of_table.items() if tower == number) for number in range(towers.count)]
-    for table in sorted(range(len(names)), key=lambda t: (-columns[t], t)):
-        if table not in of_table:
-            of_table[table] = min(range(towers.count), key=lambda tower: (taken[tower], tower))
-            taken[of_table[table]] += columns[table]
-    tables = [tuple(t for t in range(len(names)) if of_table[t] == number) for number in range(towers.count)]
-    if empty := [number for number, own in enumerate(tables) if not own]:
-        raise ConflictError(f"tower {empty[0]} of {towers.count} has no table", "count", "group")
-    return tuple(Tower(own, width, towers.outputs(width)) for own, width in zip(tables, taken, strict=True))
-
-
-def _grouped(towers: Towers, names: Sequence[str]) -> dict[int, int]:
-    """The tower of each table that a pattern names."""
-    of_table: dict[int, int] = {}
-    for pattern, tower in towers.group:
-        named = [t for t, name in enumerate(names) if name == pattern or fnmatch.fnmatchcase(name, pattern)]
-        if not named:
-            raise ConflictError(f"no table is called {pattern!r}", "group")
-        for table in named:
-            if of_table.setdefault(table, tower) != tower:
-                message = f"table {names[table]!r} is in towers {of_table[table]} and {tower}; leave it in one"
-                raise ConflictError(message, "group")
-    return of_table
