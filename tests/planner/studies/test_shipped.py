@@ -1,5 +1,7 @@
 """The shipped studies beside what was measured, with the tolerance that is promised."""
 
+import itertools
+
 import pytest
 
 from planner.studies.execution import Execution
@@ -62,3 +64,21 @@ def test_the_growing_model_fits_longest_where_there_is_most_memory() -> None:
     assert [fits[tier, 8] for tier in tiers] == [False, True, True]
     assert [fits[tier, 32] for tier in tiers] == [False, False, True]
     assert [fits[tier, 1024] for tier in tiers] == [False, False, False]
+
+
+def test_groups_exchange_less_hold_more_and_wait_for_their_sync() -> None:
+    """At the smallest size, with 60 of the tables: exchange falls and memory rises with the groups; averaging
+    counts as often as it is done."""
+    study, document = read_study("one-world-or-groups")
+    grid = Grid(study.model_copy(update={"workload": "synthetic:60@seed=0"}), document)
+    chosen = [point for point in grid if point.cells["topology.nodes.0.count"] == 8]
+    rows = results(grid, Execution(grid, chosen).run(Serial(), None)).rows
+    by = {(row["policy.replicas.factor"], row["policy.replicas.sync_every"]): row for row in rows}
+    fewer = [by[factor, 20] for factor in (1, 2, 4, 8)]
+    for world, groups in itertools.pairwise(fewer):
+        assert groups["stage_output_dist_s"] < world["stage_output_dist_s"]
+        assert groups["hbm_used_bytes"] > 1.5 * world["hbm_used_bytes"]
+        assert groups["hbm_capacity_bytes"] == world["hbm_capacity_bytes"]
+    every = {steps: by[2, steps]["stage_replica_sync_s"] * steps for steps in (1, 20, 50)}
+    assert every[1] == pytest.approx(every[20], rel=0.05)
+    assert every[1] == pytest.approx(every[50], rel=0.05)
