@@ -67,17 +67,18 @@ def _named(row: Row, settings: Sequence[Axis]) -> str:
 
 
 def _at(world: Row, groups: Sequence[Row], settings: Sequence[Axis]) -> str:
-    """Which is faster at a size, by how much, and whether the bounds prove it."""
+    """Which is faster at a size, by how much, and how much of that the bound of the slower one proves."""
     fastest = _fastest(groups)
     ratio = world["step_s"] / fastest["step_s"]
     name = _named(fastest, settings)
     if ratio > 1:
         words = f"{name} are {ratio - 1:.1%} faster"
-        is_proven = fastest["step_s"] < world["lower_bound_s"]
+        proven = world["lower_bound_s"] / fastest["step_s"] - 1
     else:
         words = f"one world is {1 / ratio - 1:.1%} faster than {name}"
-        is_proven = all(row["lower_bound_s"] > world["step_s"] for row in groups)
-    return f"at {world['ranks']:,.0f} ranks {words}{'' if is_proven else ' (within the gaps)'}"
+        proven = min(row["lower_bound_s"] for row in groups) / world["step_s"] - 1
+    proof = f"by the bound at least {proven:.1%}" if proven > 0 else "within the gaps"
+    return f"at {world['ranks']:,.0f} ranks {words} ({proof})"
 
 
 def _why(world: Row, groups: Row) -> str:

@@ -83,7 +83,7 @@ def scaling(points: Points) -> Chart | LeftOut | None:
 
 
 def _steps(points: Points, curves: Mapping[str, Sequence[int]]) -> View:
-    """The step against ranks, where the batch grows with them; points without a plan stand on the axis."""
+    """The step against ranks, where the batch grows with them; points without a plan stand at the foot."""
     ranks, steps = points.frame["ranks"].astype(float).tolist(), points.numbers("step_s")
     hovers = points.hovers("nodes", "ranks", "step_s", "samples_per_s", "gap")
     data = [
@@ -99,7 +99,7 @@ def _steps(points: Points, curves: Mapping[str, Sequence[int]]) -> View:
         data.append(marks | {"mode": "markers", "marker": {"symbol": "x", "color": FAINT, "size": 8}})
     title = points.scale("step_s").titled(TITLES["step_s"])
     drawn = layout(
-        420 + legend_px([trace["name"] for trace in data]),
+        560 + legend_px([trace["name"] for trace in data]),
         showlegend=len(data) > 1,
         xaxis=_sizes_axis(sorted({rank for rank in ranks if not np.isnan(rank)})),
         yaxis=axis(escaped(title), **(_round_ticks(data) if is_tall else {})),
