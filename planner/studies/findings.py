@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from planner.studies.group_findings import group_findings
 from planner.studies.results import FIGURES, SAVES_PREFIX, SAVES_SUFFIX, Axis, Row, StudyResults
 from planner.studies.scales import value_text
 from planner.studies.study import LARGER_IS_BETTER, Study
@@ -76,6 +77,7 @@ def findings(results: StudyResults, study: Study) -> Iterator[str]:
     for axis in results.axes:
         yield from _along(results, axis, best)
         yield from _room(results, axis)
+    yield from group_findings(results, best)
     yield from _scaling(results, best)
     yield from _gains(results, best)
     yield from _beside_measured(results)

@@ -218,7 +218,7 @@ def _record(job: Job, model: CostModel, plan: Plan) -> Record:
     if plan.objective is None:
         reason = plan.infeasibility.summary if plan.infeasibility else "no placement was found, nor a proof of none"
         limit = "memory" if plan.status == "infeasible" else None
-        return {**record, "reason": reason, "limit": limit, "capacity": _capacity(model)}
+        return {**record, "reason": reason, "limit": limit, "capacity": _of_cluster(_capacity(model), model)}
     step_s, batch = plan.objective.step_s, record["samples_per_step"]
     record |= {
         "step_s": step_s,
@@ -231,20 +231,26 @@ def _record(job: Job, model: CostModel, plan: Plan) -> Record:
             "simulated_step_s": plan.simulated.step_s,
             "simulated_samples_per_s": plan.simulated.samples_per_s,
         }
-    used = {tier: sum(rank.bytes[tier] for rank in plan.ranks) for tier in model.memories}
+    used: dict[str, int] = {tier: sum(rank.bytes[tier] for rank in plan.ranks) for tier in model.memories}
     placed = placed_shards(plan)
     return {
         **record,
         "limit": _limit(plan, model.evaluate(placed).binding),
         "stages": {stage.name: stage.seconds for stage in plan.stages},
-        "used": used,
-        "capacity": _capacity(model),
+        "used": _of_cluster(used, model),
+        "capacity": _of_cluster(_capacity(model), model),
         "saves": _saves(plan, model, gains(model, placed)),
     }
 
 
 def _capacity(model: CostModel) -> dict[str, int]:
     return {tier: int(pools.sum()) for tier, pools in zip(model.memories, model.memory_capacity, strict=True)}
+
+
+def _of_cluster(sizes: dict[str, int], model: CostModel) -> dict[str, int]:
+    """Bytes of all groups of ranks, from those of one."""
+    groups = 1 if model.replicas is None else model.replicas.factor
+    return {tier: size * groups for tier, size in sizes.items()}
 
 
 def _saves(plan: Plan, model: CostModel, resource_gains: list[Any]) -> dict[str, float]:

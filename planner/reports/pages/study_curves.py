@@ -1,7 +1,8 @@
 """Curves of a study: throughput against ranks, figures along an axis, the Pareto front."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from itertools import cycle
+from typing import Any
 
 import numpy as np
 
@@ -27,6 +28,8 @@ from planner.studies.scales import scale_of, significant, trimmed
 MOST_CURVES, MOST_MARKS = 8, 5000
 WIDE = 50.0
 """An axis whose largest value is so many times its smallest is logarithmic."""
+TALL = 4.0
+"""The same of steps against ranks, whose differences between curves matter more than zero."""
 LETTER = 0.0085
 """Width of a letter as a share of a chart's, with some room around each name."""
 
@@ -63,23 +66,62 @@ def scaling(points: Points) -> Chart | LeftOut | None:
         data.append(ideal | {"mode": "lines", "line": {"color": colour, "width": 1, "dash": "dot"}})
         data.append(line(name, x, share, colour, hover_texts, legendgroup=name, showlegend=False, yaxis="y2"))
     sizes = sorted({ranks[point] for key in kept for point in curves[key]})
-    spread = {"type": "log", "dtick": 1} if sizes[-1] / sizes[0] >= 4 else {}
-    ticks = spread_ticks(sizes, is_logarithmic=bool(spread))
+    spread = _spread(sizes)
     drawn = layout(
         520 + legend_px([points.group_name(others, key) for key in kept]),
         showlegend=len(kept) > 1,
-        xaxis=axis(
-            "ranks",
-            **{**spread, "tickmode": "array"},
-            tickvals=ticks,
-            ticktext=[f"{t:,.0f}" for t in ticks],
-            anchor="y2",
-        ),
+        xaxis=_sizes_axis(sizes, anchor="y2"),
         yaxis=axis(unit, domain=[0.4, 1], **(_round_ticks(data) if spread else {"rangemode": "tozero"})),
         yaxis2=axis("efficiency", domain=[0, 0.3], rangemode="tozero", ticksuffix="%", nticks=5),
     )
     words = "Dotted: as fast for each rank as the most efficient cluster of the curve, which is 100%."
-    return Chart("scaling", title, (View(title, data, drawn),), " ".join(filter(None, (words, note))))
+    views = [View(title, data, drawn)]
+    if points.frame.loc[points.planned, "samples_per_step"].nunique() > 1:
+        scaled = _steps(points, {points.group_name(others, key) or "plans": curves[key] for key in kept})
+        views = [View(points.scale("samples_per_s").titled(TITLES["samples_per_s"]), data, drawn), scaled]
+    return Chart("scaling", title, tuple(views), " ".join(filter(None, (words, note))))
+
+
+def _steps(points: Points, curves: Mapping[str, Sequence[int]]) -> View:
+    """The step against ranks, where the batch grows with them; points without a plan stand at the foot."""
+    ranks, steps = points.frame["ranks"].astype(float).tolist(), points.numbers("step_s")
+    hovers = points.hovers("nodes", "ranks", "step_s", "samples_per_s", "gap")
+    data = [
+        line(name, [ranks[p] for p in inside], [steps[p] for p in inside], colour, [hovers[p] for p in inside])
+        for (name, inside), colour in zip(curves.items(), cycle(SERIES), strict=False)
+    ]
+    heights = [float(y) for trace in data for y in trace["y"]]
+    is_tall = max(heights) >= TALL * min(heights)
+    missing = [p for p in range(len(ranks)) if not points.planned[p] and not np.isnan(ranks[p])]
+    if missing:
+        foot = min(heights) * 0.9
+        marks = line("no plan", [ranks[p] for p in missing], [foot] * len(missing), FAINT, [hovers[p] for p in missing])
+        data.append(marks | {"mode": "markers", "marker": {"symbol": "x", "color": FAINT, "size": 8}})
+    title = points.scale("step_s").titled(TITLES["step_s"])
+    drawn = layout(
+        560 + legend_px([trace["name"] for trace in data]),
+        showlegend=len(data) > 1,
+        xaxis=_sizes_axis(sorted({rank for rank in ranks if not np.isnan(rank)})),
+        yaxis=axis(escaped(title), **(_round_ticks(data) if is_tall else {})),
+    )
+    return View(title, data, drawn)
+
+
+def _spread(sizes: Sequence[float]) -> Json:
+    """What makes an axis of ascending numbers of ranks logarithmic, where they are far apart."""
+    return {"type": "log", "dtick": 1} if sizes[-1] / sizes[0] >= 4 else {}
+
+
+def _sizes_axis(sizes: Sequence[float], **more: Any) -> Json:
+    spread = _spread(sizes)
+    ticks = spread_ticks(sizes, is_logarithmic=bool(spread))
+    return axis(
+        "ranks",
+        **{**spread, "tickmode": "array"},
+        tickvals=ticks,
+        ticktext=[f"{tick:,.0f}" for tick in ticks],
+        **more,
+    )
 
 
 def _round_ticks(data: Sequence[Json]) -> Json:

@@ -2,12 +2,16 @@
 
 import pytest
 
+from cost_models.workload.loading import load_workload
 from planner.studies.execution import Execution
 from planner.studies.grid import Grid
 from planner.studies.results import StudyResults
 from planner.studies.runners import Serial
 from planner.studies.study import read_study
 from planner.studies.table import results
+
+FEW = "synthetic:20@seed=0"
+"""Of the 4,000 tables that a shipped study has."""
 
 
 def points_of(name: str, **cells: object) -> StudyResults:
@@ -63,3 +67,22 @@ def test_the_growing_model_fits_longest_where_there_is_most_memory() -> None:
     assert [fits[tier, 8] for tier in tiers] == [False, True, True]
     assert [fits[tier, 32] for tier in tiers] == [False, False, True]
     assert [fits[tier, 1024] for tier in tiers] == [False, False, False]
+
+
+def test_groups_exchange_less_hold_more_and_wait_for_their_sync() -> None:
+    """At the smallest size, with 20 of the tables: exchange falls and memory rises with the groups; averaging counts as
+    often as it is done."""
+    study, document = read_study("one-world-or-groups")
+    grid = Grid(study.model_copy(update={"workload": FEW}), document)
+    chosen = [
+        point
+        for point in grid
+        if point.cells["topology.nodes.0.count"] == 8 and point.cells["policy.replicas.factor"] in (1, 2)
+    ]
+    world, seldom, always, rarely = results(grid, Execution(grid, chosen).run(Serial(), None)).rows
+    assert seldom["stage_output_dist_s"] < world["stage_output_dist_s"]
+    weights = 4 * sum(table.rows * table.dim for table in load_workload(FEW).tables) / 5
+    assert seldom["hbm_used_bytes"] - world["hbm_used_bytes"] > 0.9 * weights
+    assert seldom["hbm_capacity_bytes"] == world["hbm_capacity_bytes"]
+    averaging_s = [row["stage_replica_sync_s"] * row["policy.replicas.sync_every"] for row in (always, seldom, rarely)]
+    assert averaging_s == pytest.approx([averaging_s[0]] * 3, rel=0.05)

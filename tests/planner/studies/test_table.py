@@ -134,3 +134,28 @@ def test_measured_rows_name_one_point(grid: Callable[..., Grid], at: dict[str, o
     points = grid(axes={NODES: [1, 2]}, measured=[{"at": at, "step_s": "1ms", "source": "a log"}])
     with pytest.raises(InputError, match=said):
         measured_steps(points)
+
+
+def test_groups_of_ranks_are_compared_with_one_world(computed: Computed) -> None:
+    """Which is faster, and by how much, follows from the table; memory is that of the whole cluster."""
+    settings = {"policy.replicas.layout": ["intra"], "policy.replicas.sync_every": [1, 100]}
+    found = computed(axes={"policy.runtime": ["torchrec"], NODES: [1, 2], "policy.replicas.factor": [1, 2], **settings})
+    by = {(row["nodes"], row["policy.replicas.factor"], row["policy.replicas.sync_every"]): row for row in found.rows}
+    for nodes in (1, 2):
+        world, groups = by[nodes, 1, 1], by[nodes, 2, 100]
+        assert groups["hbm_capacity_bytes"] == world["hbm_capacity_bytes"]
+        assert groups["hbm_used_bytes"] > 1.5 * world["hbm_used_bytes"]
+        assert groups["step_s"] < by[nodes, 2, 1]["step_s"]
+        ratio = world["step_s"] / groups["step_s"]
+        faster = f"2 groups (sync every 100) are {ratio - 1:.1%} faster"
+        slower = f"one world is {1 / ratio - 1:.1%} faster than 2 groups (sync every 100)"
+        text = next(text for text in found.findings if text.startswith("One world against groups"))
+        assert f"at {8 * nodes} ranks {faster if ratio > 1 else slower}" in text
+    at_most = next(text for text in found.findings if text.startswith("At 16 ranks, 2 groups (sync every 100)"))
+    assert "of HBM a rank against" in at_most
+
+
+def test_groups_alone_are_compared_with_nothing(computed: Computed) -> None:
+    """Without one world there is no baseline, and no sentence."""
+    found = computed(axes={"policy.runtime": ["torchrec"], NODES: [1], "policy.replicas.factor": [2, 4]})
+    assert not any("one world" in text.lower() for text in found.findings)

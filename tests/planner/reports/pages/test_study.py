@@ -116,6 +116,21 @@ def test_axes_that_vary_together_make_no_heat_map() -> None:
     assert len(chart(page, "scaling").views[0].data) == 3, "one curve, though the batch grows with the nodes"
 
 
+def test_where_the_batch_grows_with_the_cluster_steps_stand_beside_throughput() -> None:
+    """One point without a plan is a mark of its own, below every step; a fixed batch has throughput alone."""
+    results = studies.study([(NODES, [1, 2, 4]), (BATCH, [8192, 16384, 32768])])
+    frame = results.frame[results.frame[NODES.column] * 8192 == results.frame[BATCH.column]].assign(point=range(3))
+    frame["samples_per_step"] = frame[BATCH.column]
+    planned = frame.assign(step_s=[2e-3, 3e-3, None])
+    scaling = chart(study_page(dataclasses.replace(results, frame=planned)), "scaling")
+    assert [one.label for one in scaling.views] == ["throughput (M samples/s)", "step (ms)"]
+    curve, missing = scaling.views[1].data
+    assert (curve["x"], curve["y"]) == ([8, 16], pytest.approx([2, 3]))
+    assert missing["x"] == [32]
+    assert missing["y"][0] < 2
+    assert len(chart(study_page(studies.grid()), "scaling").views) == 1
+
+
 def test_scaling_shows_ideal_and_efficiency() -> None:
     """One curve, its ideal and its efficiency for each bandwidth; the smallest cluster is the most efficient here."""
     scaling = chart(study_page(studies.grid()), "scaling").views[0]
