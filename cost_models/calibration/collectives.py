@@ -49,7 +49,8 @@ def fit_protocols(times: CollectiveTimes) -> ProtocolLaw:
     """The law of these times. Raises UndeterminedError for fewer different sizes than it has numbers.
 
     First guesses cut the ascending sizes into one run per protocol, in every way, with a line through each run; the
-    best ones are refined on all rows by robust least squares in relative errors.
+    best ones are refined on all rows by robust least squares in relative errors. A protocol that is fastest at none of
+    the sizes is left out: nothing was measured of it.
     """
     from scipy.optimize import least_squares  # heavy; only calibration needs it
 
@@ -69,7 +70,8 @@ def fit_protocols(times: CollectiveTimes) -> ProtocolLaw:
     ]
     best = min(fits, key=lambda each: float(each.cost))
     latency, per_byte = np.exp(best.x).reshape(2, -1)
-    order = np.argsort(latency, kind="stable")
+    used = np.unique((latency[:, None] + per_byte[:, None] * wire).argmin(axis=0))
+    order = used[np.argsort(latency[used], kind="stable")]
     relative = np.abs(np.expm1(errors(best.x)))
     return ProtocolLaw(
         operation=times.operation,

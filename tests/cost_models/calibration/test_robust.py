@@ -55,3 +55,14 @@ def test_too_few_sizes_are_refused() -> None:
     size = np.array([1e4, 1e6, 1e8] * 5)
     with pytest.raises(UndeterminedError, match="all_reduce among 4 ranks"):
         fit_protocols(CollectiveTimes("all_reduce", 4, size, 1e-5 + size / 1e11))
+
+
+def test_every_protocol_is_the_fastest_of_some_size() -> None:
+    """Of noisy times of one line no protocol is left that was not measured."""
+    size = np.array([4.0**i for i in range(5, 14)])
+    for seed in range(5):
+        noise = np.random.default_rng(seed).lognormal(0.0, 0.3, len(size))
+        law = fit_protocols(CollectiveTimes("all_reduce", 4, size, (2e-3 + size / 1e9) * noise))
+        wire = size * 2 * 3 / 4
+        seconds = np.array([latency + wire / rate for latency, rate in law.protocols])
+        assert set(seconds.argmin(axis=0)) == set(range(len(law.protocols)))
