@@ -35,13 +35,17 @@ def read_profiles(path: str | Path) -> Document:
     return document
 
 
-def collect_profiles(path: Path) -> tuple[Document, list[Fault]]:
-    """`read_profiles`, but faults after which the rest of the file can still be checked are given back."""
+def collect_profiles(path: Path, required: Sequence[str] | None = None) -> tuple[Document, list[Fault]]:
+    """`read_profiles`, but faults after which the rest of the file can still be checked are given back.
+
+    `required` are the columns that must be there; unset: those without which a profile says nothing.
+    """
     suffix = path.suffix.lower()
+    needed = _required() if required is None else required
     if suffix in DELIMITERS:
-        return _read_csv(path, DELIMITERS[suffix])
+        return _read_csv(path, DELIMITERS[suffix], needed)
     if suffix in PARQUET:
-        return _read_parquet(path), []
+        return _read_parquet(path, needed), []
     if suffix in YAML:
         return profiles_of(read_yaml(path))
     raise InputError.at(str(path), f"is no kind of file that is known here; known are {', '.join(SUFFIXES)}")
@@ -69,7 +73,7 @@ def _enter_tables(document: Document) -> None:
     document.data = document.data["tables"]
 
 
-def _read_csv(path: Path, delimiter: str) -> tuple[Document, list[Fault]]:
+def _read_csv(path: Path, delimiter: str, required: Sequence[str]) -> tuple[Document, list[Fault]]:
     source = str(path)
     try:
         text = note(path).read_text(encoding="utf-8-sig")
@@ -80,13 +84,13 @@ def _read_csv(path: Path, delimiter: str) -> tuple[Document, list[Fault]]:
     lines = list(io.StringIO(text if text.endswith("\n") else f"{text}\n", newline=""))
     cells = _records(lines, delimiter, source)
     if not cells:
-        raise InputError.at(source, f"is empty; its first line names the columns {', '.join(_required())}, …")
+        raise InputError.at(source, f"is empty; its first line names the columns {', '.join(required)}, …")
     (header_line, header), *rows = cells
     if other := _other_delimiter(header, delimiter):
         message = f"the fields are separated by {other!r}; separate them by {delimiter!r}"
         raise InputError.at(source, message, line=header_line, column=1)
     positions = [_field_position(lines, delimiter, header_line, k) for k in range(len(header))]
-    columns = _columns(header, source, positions)
+    columns = _columns(header, source, positions, required)
     if not rows:
         raise InputError.at(source, "has no tables below its header", line=header_line, column=1)
     faults, records, starts = [], [], []
@@ -146,7 +150,7 @@ def _field_position(lines: list[str], delimiter: str, start: int, ordinal: int) 
     return start, 1
 
 
-def _read_parquet(path: Path) -> Document:
+def _read_parquet(path: Path, required: Sequence[str]) -> Document:
     import pyarrow
     from pyarrow import parquet
 
@@ -160,7 +164,7 @@ def _read_parquet(path: Path) -> Document:
         cause = " ".join(str(error).split())
         raise InputError.at(source, f"is not a whole Parquet file: {cause}") from None
     table = table.drop_columns([name for name in table.column_names if name.startswith("__index_level_")])
-    columns = _columns(table.column_names, source, [(0, 0)] * table.num_columns)
+    columns = _columns(table.column_names, source, [(0, 0)] * table.num_columns, required)
     if not table.num_rows:
         raise InputError.at(source, "holds no tables")
     rows = table.rename_columns(columns).to_pylist()
@@ -168,7 +172,7 @@ def _read_parquet(path: Path) -> Document:
     return Document(records, source)
 
 
-def _columns(header: Iterable[str], source: str, positions: Sequence[Position]) -> list[str]:
+def _columns(header: Iterable[str], source: str, positions: Sequence[Position], required: Sequence[str]) -> list[str]:
     """Our names of the columns.
 
     Raises InputError with every column that is unknown, given twice or missing.
@@ -188,7 +192,7 @@ def _columns(header: Iterable[str], source: str, positions: Sequence[Position]) 
     line, column = positions[0] if positions else (0, 0)
     faults += [
         Fault(source, line, column, own, f"the column is missing (also read: {', '.join(other_names(own))})")
-        for own in _required()
+        for own in required
         if own not in columns
     ]
     if faults:

@@ -88,6 +88,11 @@ def now(doing: str, limit: str | None = None) -> bool:
     return True
 
 
+def is_shown() -> bool:
+    """Whether somebody sees what a command does."""
+    return _current is not None
+
+
 def hide() -> None:
     """Take the line away for good: data follows."""
     global _current

@@ -25,6 +25,7 @@ from planner.cli import (
     init,
     memory,
     plan,
+    profile,
     report,
     schema,
     simulate,
@@ -108,6 +109,7 @@ app.command()(diff.diff)
 app.command()(compare.compare)
 app.command()(export.export)
 app.command("import")(import_.import_)
+app.command()(profile.profile)
 app.command()(memory.memory)
 app.command()(size.size)
 app.command()(study.study)

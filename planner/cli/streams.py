@@ -112,6 +112,11 @@ def activity_console(*, quiet: bool) -> "Console | None":
     return None if quiet or not is_lively(sys.stderr) else console(sys.stderr)
 
 
+def is_watched() -> bool:
+    """Whether a line on a terminal says what the command does."""
+    return activity.is_shown()
+
+
 def doing(words: str, limit: str | None = None) -> None:
     """Say on a terminal what begins, and until when at most; elsewhere nothing."""
     activity.now(printable(words), limit)

@@ -1,0 +1,1 @@
+"""What counts ids: threads of this process, a cluster of processes (Dask), or DuckDB. All give the same counts."""

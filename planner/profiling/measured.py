@@ -1,0 +1,120 @@
+"""Counts as the columns of a table profile, with what they cannot say."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from planner.profiling.curves import access_curve, share_of_reads
+from planner.profiling.statistics import TableStatistics
+from topologies.sentences import counted
+
+HASHED = 1 << 31
+"""Ids from here on are hashes and not rows, if few of those below the largest were seen."""
+SPARSE = 100
+"""Rows for each distinct id from which on few of them were seen."""
+SELDOM = 0.1
+"""Share of reads of ids read once from which on a log is too short for its curve."""
+QUANTILES = (0.5, 0.9, 0.99)
+DIGITS = 6
+
+
+@dataclass(frozen=True)
+class MeasuredTable:
+    """One table, measured."""
+
+    name: str
+    columns: tuple[str, ...]
+    """The features that feed it."""
+    stated: Mapping[str, Any]
+    """What the user says of it, under the names of a table profile."""
+    statistics: TableStatistics
+    rows: int
+    rows_basis: str
+    warnings: tuple[str, ...]
+
+    def profile(self) -> dict[str, Any]:
+        """The fields of a `TableProfile`; what is stated stays."""
+        batches = self.statistics.batches
+        fields: dict[str, Any] = {"rows": self.rows, **self._pooling()}
+        if len(self.columns) > 1:
+            fields["features"] = self.columns
+        fields["access_cdf"] = access_curve(self.statistics.rows, self.rows)
+        if batches.ids:
+            fields["unique_fraction"] = _rounded(batches.distinct / batches.ids)
+        if batches.sessions and batches.samples > batches.sessions:
+            fields["samples_per_session"] = _rounded(batches.samples / batches.sessions)
+            fields["duplicate_share"] = _rounded(batches.repeated / max(batches.followers, 1))
+            if not fields["duplicate_share"]:
+                del fields["samples_per_session"], fields["duplicate_share"]
+        return {"name": self.name, **fields, **self.stated}
+
+    def _pooling(self) -> dict[str, float]:
+        lengths = self.statistics.lengths
+        if lengths is None:
+            return {}
+        mean = float((lengths.values * lengths.counts).sum()) / lengths.total
+        spread = float((lengths.counts * (lengths.values - mean) ** 2).sum()) / lengths.total
+        return {"pooling_factor": _rounded(mean), "pooling_std": _rounded(np.sqrt(spread))}
+
+    def record(self) -> dict[str, str | int | float | None]:
+        """Its figures: ids per sample, share of distinct ids in a batch, share of reads of the hottest rows."""
+        fields = self.profile()
+        return {
+            "table": self.name,
+            "rows": self.rows,
+            "rows_are": self.rows_basis,
+            "ids": fields.get("pooling_factor"),
+            "spread": fields.get("pooling_std"),
+            "distinct": fields.get("unique_fraction"),
+            "top_1%": self.hottest(0.01),
+            "top_10%": self.hottest(0.1),
+        }
+
+    def lengths_at(self) -> dict[str, int]:
+        """Ids of a sample: the quantiles, and the most; empty where only reads were counted."""
+        lengths = self.statistics.lengths
+        if lengths is None:
+            return {}
+        below = np.cumsum(lengths.counts) / max(lengths.total, 1)
+        at = {f"p{share * 100:.0f}": int(lengths.values[np.searchsorted(below, share)]) for share in QUANTILES}
+        return {**at, "most": int(lengths.values[-1])}
+
+    def hottest(self, share: float) -> float:
+        """Share of the reads that the hottest rows take, `share` of the table's."""
+        return float(share_of_reads(self.statistics.rows, np.array([share * self.rows]))[0])
+
+
+def measured(
+    name: str, columns: tuple[str, ...], statistics: TableStatistics, stated: Mapping[str, Any], batch: int
+) -> MeasuredTable | None:
+    """A table from its counts; None where it has no ids."""
+    rows_read, largest = statistics.rows, statistics.largest
+    if not rows_read.total:
+        return None
+    distinct = max(round(rows_read.distinct), 1)
+    are_few = largest >= SPARSE * distinct
+    are_rows = statistics.are_numbers and statistics.least >= 0 and not (are_few and largest >= HASHED)
+    warnings = []
+    if (rows := stated.get("rows")) is not None:
+        basis = "stated"
+        if statistics.are_numbers and (largest >= int(rows) or statistics.least < 0):
+            warnings.append(f"ids beyond its {int(rows):,} rows, taken to be spread over them evenly")
+    elif are_rows:
+        rows, basis = largest + 1, "largest id + 1"
+        if are_few:
+            warnings.append(f"only {distinct:,} of its {rows:,} ids were seen; state its rows if ids are hashes")
+    else:
+        rows, basis = distinct, "distinct ids"
+        warnings.append("ids are no row numbers: rows are the distinct ids seen; state how many the table has")
+    if rows_read.once_share > SELDOM:
+        words = f"{rows_read.once_share:.0%} of its reads are of ids read once"
+        warnings.append(f"{words}: the log is short for it, and its curve steeper than the truth; count more samples")
+    if statistics.lengths is not None and not statistics.batches.batches:
+        warnings.append(f"no whole batch of {counted(batch, 'sample')}: unique_fraction is left out; state --batch")
+    return MeasuredTable(name, columns, stated, statistics, int(rows), basis, tuple(warnings))
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.{DIGITS}g}")

@@ -1,0 +1,152 @@
+"""Parquet files: each row group is a chunk, each column of lists a feature."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from planner.profiling.lists import Lists
+from planner.profiling.sources.columns import is_id, is_list, lists_of
+from planner.profiling.sources.files import fingerprint_of
+from planner.profiling.sources.source import Task
+from topologies.documents import did_you_mean
+from topologies.errors import Fault, InputError
+from topologies.sentences import counted
+
+PIECE = 1 << 16
+"""Samples that are decoded together."""
+
+
+@dataclass(frozen=True)
+class RowGroup:
+    """A chunk."""
+
+    file: Path
+    number: int
+    values: Mapping[str, int]
+    """Values of each feature, with those that are missing."""
+
+
+@dataclass(frozen=True)
+class ParquetSource:
+    """Samples of Parquet files, one after the other."""
+
+    files: tuple[Path, ...]
+    columns: tuple[str, ...] | None = None
+    """The features. Unset: all columns of lists of ids."""
+
+    batch = None
+
+    @cached_property
+    def _schema(self) -> Any:
+        with _opened(self.files[0]) as file:
+            return file.schema_arrow
+
+    @cached_property
+    def features(self) -> tuple[str, ...]:
+        """The features, in the order of the data. Raises InputError."""
+        schema = self._schema
+        kinds = {name: schema.field(name).type for name in schema.names}
+        source = str(self.files[0])
+        if self.columns is None:
+            found = tuple(n for n, kind in kinds.items() if is_list(kind) and is_id(kind.value_type))
+            if not found:
+                message = (
+                    f"has no column of lists of ids; name the columns that hold ids with --columns:"
+                    f" {', '.join(n for n, kind in kinds.items() if is_id(kind)) or 'none does'}"
+                )
+                raise InputError.at(source, message)
+            return found
+        faults = []
+        for name in self.columns:
+            if name not in kinds:
+                faults.append(Fault(source, 0, 0, name, f"there is no such column{did_you_mean(name, list(kinds))}"))
+            elif not is_id(kinds[name].value_type if is_list(kinds[name]) else kinds[name]):
+                faults.append(Fault(source, 0, 0, name, f"holds {kinds[name]}, which are no ids; leave it out"))
+        if faults:
+            raise InputError(faults)
+        return self.columns
+
+    def is_list(self, feature: str) -> bool:
+        """Whether a feature is a column of lists."""
+        return is_list(self._schema.field(feature).type)
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Columns that are no features."""
+        return tuple(name for name in self._schema.names if name not in self.features)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """What tells whether the data is still the same."""
+        return fingerprint_of(self.files, "parquet", self.features)
+
+    @cached_property
+    def _row_groups(self) -> list[RowGroup]:
+        groups = []
+        faults = []
+        for path in self.files:
+            with _opened(path) as file:
+                meta = file.metadata
+                place: dict[str, int] = {}
+                for index in range(meta.num_columns):
+                    place.setdefault(meta.schema.column(index).path.split(".")[0], index)
+                missing = [name for name in self.features if name not in place]
+                if missing:
+                    faults.append(Fault(str(path), 0, 0, missing[0], f"lacks {_columns(missing)} of {self.files[0]}"))
+                    continue
+                for number in range(meta.num_row_groups):
+                    group = meta.row_group(number)
+                    values = {name: group.column(place[name]).num_values for name in self.features}
+                    groups.append(RowGroup(path, number, values))
+        if faults:
+            raise InputError(faults)
+        return groups
+
+    def tasks(self) -> Sequence[Task]:
+        """Each column of each row group."""
+        return [
+            Task(chunk, (name,), float(group.values[name]))
+            for chunk, group in enumerate(self._row_groups)
+            for name in self.features
+        ]
+
+    def read(self, task: Task) -> Iterator[tuple[str, Lists]]:
+        """The ids of a task in pieces. Raises InputError."""
+        for name in task.features:
+            for lists in self.scalars(name, task.chunk):
+                yield name, lists
+
+    def scalars(self, column: str, chunk: int) -> Iterator[Lists]:
+        """A column in pieces. Raises InputError."""
+        import pyarrow
+
+        group = self._row_groups[chunk]
+        try:
+            with _opened(group.file) as file:
+                if column not in file.schema_arrow.names:
+                    message = f"there is no such column{did_you_mean(column, file.schema_arrow.names)}"
+                    raise InputError.at(str(group.file), message, path=column)
+                for piece in file.iter_batches(PIECE, row_groups=[group.number], columns=[column], use_threads=False):
+                    yield lists_of(piece.column(0))
+        except (OSError, pyarrow.ArrowException) as error:
+            cause = " ".join(str(error).split())
+            message = f"cannot be read in its row group {group.number}: {cause}"
+            raise InputError.at(str(group.file), message, path=column) from None
+
+
+def _columns(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:3])
+    return f"the column {shown}" if len(names) == 1 else f"{counted(len(names), 'column')} ({shown}, …)"
+
+
+def _opened(path: Path) -> Any:
+    import pyarrow
+    from pyarrow import parquet
+
+    try:
+        return parquet.ParquetFile(path, pre_buffer=False, buffer_size=1 << 20)
+    except (OSError, pyarrow.ArrowException) as error:
+        cause = " ".join(str(error).split())
+        raise InputError.at(str(path), f"is not a whole Parquet file: {cause}") from None
