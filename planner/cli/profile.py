@@ -142,7 +142,14 @@ def profile(
     files = data_files(data)
     outputs.expect_unread("DATA", files)
     what = values.word("--kind", kind, KINDS) if kind is not None else kinds.kind_of(files)
-    known = StatedTables(tables) if tables is not None else None
+    known = StatedTables(tables, kinds.measured_by(what)) if tables is not None else None
+    if known is not None:
+        flags.expect_unused("beside --tables, which states it", dim=dim)
+    elif dim is None and output is not None:
+        message = "say how wide tables are, as in --dim 128, or in a file of --tables: ids do not tell"
+        raise typer.BadParameter(message, param_hint="--dim")
+    elif dim is not None and dim % 4:
+        raise typer.BadParameter(f"{dim} is not a multiple of 4; tables are padded to one", param_hint="--dim")
     if what in kinds.COUNTED:
         flags.expect_unused(
             f"with counts of {what}",
@@ -164,9 +171,7 @@ def profile(
             **({} if workers is None else {"workers": workers}),
             progress_file=None if output is None else output.with_name(f".{output.name}.progress"),
         )
-        measured = _counted(source, known, settings, engine_of, resume=resume, quiet=quiet)
-    if dim is not None and known is not None:
-        flags.expect_unused("beside --tables, which states it", dim=dim)
+        measured = _counted(source, known, settings, engine_of, chosen=columns is not None, resume=resume, quiet=quiet)
     _write(measured, dim, ", ".join(data), output, page)
     _print(measured, output_format, quiet=quiet)
 
@@ -231,6 +236,7 @@ def _counted(
     settings: "Settings",
     engine: "Engine",
     *,
+    chosen: bool,
     resume: bool,
     quiet: bool,
 ) -> "list[MeasuredTable]":
@@ -239,10 +245,11 @@ def _counted(
 
     columns = known.columns(source.features) if known is not None else {name: (name,) for name in source.features}
     tables = TableSource(source, columns)
-    if tables.left_out and not quiet:
+    if tables.left_out and not chosen and not quiet:
         shown = ", ".join(tables.left_out[:LEFT_OUT_SHOWN])
         more = f" and {len(tables.left_out) - LEFT_OUT_SHOWN:,} more" if len(tables.left_out) > LEFT_OUT_SHOWN else ""
-        streams.say(f"left out: {shown}{more} (no lists of ids, or of no table; name columns with --columns)")
+        reason = "no lists of ids; name columns with --columns" if known is None else "no lists of ids, or of no table"
+        streams.say(f"left out: {shown}{more} ({reason})")
 
     def resumed(share: float) -> None:
         if not quiet:

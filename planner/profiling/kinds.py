@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from planner.profiling import elsewhere
+from planner.profiling import elsewhere, stated
 from planner.profiling.sources.parquet import ParquetSource
 from planner.profiling.sources.source import Source
 from planner.profiling.sources.text import CRITEO, TextSource, first_line
@@ -59,6 +59,13 @@ def _kind(file: Path) -> str:
         fields = first_line(file).split("\t")
         return CRITEO_LOG if len(fields) == len(CRITEO) and fields[0] in ("0", "1") else CSV
     return kind
+
+
+def measured_by(kind: str) -> tuple[str, ...]:
+    """The fields of a profile that data of a kind gives."""
+    if kind in SAMPLES:
+        return stated.BY_SAMPLES
+    return stated.BY_LENGTHS if kind == QUERY else stated.BY_READS
 
 
 def opened(

@@ -51,7 +51,8 @@ def test_exact_where_all_ids_fit(log: Path) -> None:
     table = parquet.read_table(log)
     for found in profiles(log, memory_bytes=1 << 30, session="user"):
         names = ("a", "c") if found["name"] == "both" else (str(found["name"]),)
-        lists = [sum(row, []) for row in zip(*(table[name].to_pylist() for name in names), strict=True)]
+        rows = zip(*(table[name].to_pylist() for name in names), strict=True)
+        lists = [[each for ids in row for each in ids] for row in rows]
         ids = [each for row in lists for each in row]
         lengths = np.array(list(map(len, lists)))
         assert found["rows"] == max(ids) + 1

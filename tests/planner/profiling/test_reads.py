@@ -77,9 +77,7 @@ def test_whoever_is_counted_is_counted_wholly(ids: list[int], capacity: int) -> 
         assert truth[number] == count
     present = hot.present()
     owners = hot.owners[present].tolist()
-    assert {number: count for number, count in zip(owners, reads.hot[present].tolist(), strict=True)} == {
-        number: truth[number] for number in owners
-    }
+    assert dict(zip(owners, reads.hot[present].tolist(), strict=True)) == {number: truth[number] for number in owners}
     assert not reads.hot[~present].any()
     if reads.level == 0:
         assert reads.hot.sum() + reads.sampled.total == len(ids)

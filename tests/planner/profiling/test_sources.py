@@ -34,7 +34,10 @@ def read(source: Source, feature: str) -> list[list[int]]:
     return [part.tolist() for part in np.split(whole.ids, np.cumsum(whole.lengths)[:-1])]
 
 
-def write(path: Path, columns: dict[str, Iterable[object]], kind: pa.DataType = pa.list_(pa.int64())) -> Path:
+LISTS = pa.list_(pa.int64())
+
+
+def write(path: Path, columns: dict[str, Iterable[object]], kind: pa.DataType = LISTS) -> Path:
     arrays = {name: pa.array(values, None if name.startswith("_") else kind) for name, values in columns.items()}
     parquet.write_table(pa.table(arrays), path, row_group_size=50)
     return path
@@ -80,7 +83,9 @@ def test_missing_samples_and_ids_are_no_ids(tmp_path: Path) -> None:
 def test_single_ids_are_read_where_they_are_named(tmp_path: Path) -> None:
     path = write(tmp_path / "a.parquet", {"_user": [5, None, 7], "_age": [0.5, 1.0, 2.0]})
     assert read(ParquetSource((path,), ("_user",)), "_user") == [[5], [], [7]]
-    with pytest.raises(InputError, match="no column of lists of ids; name the columns that hold ids with --columns: _user"):
+    with pytest.raises(
+        InputError, match="no column of lists of ids; name the columns that hold ids with --columns: _user"
+    ):
         _ = ParquetSource((path,)).features
     with pytest.raises(InputError, match="holds double, which are no ids"):
         _ = ParquetSource((path,), ("_age",)).features
