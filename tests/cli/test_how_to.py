@@ -6,7 +6,9 @@ import shlex
 import shutil
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 PAGES = Path(__file__).parents[2] / "docs" / "how-to"
 OTHERS = ("torchrun", "source", "pip")
@@ -23,12 +25,20 @@ def commands(page: str) -> list[list[str]]:
     return [words for part in parts if (words := shlex.split(part, comments=True)) and words[0] not in OTHERS]
 
 
+def log_of_ids(folder):
+    """Three features of some samples."""
+    folder.mkdir()
+    lists = [[[(7 * k * k + j) % 5_000 for j in range(k % 4)] for k in range(9_000)] for _ in range(3)]
+    parquet.write_table(pa.table(dict(zip(("items", "history", "users"), lists, strict=True))), folder / "0.parquet")
+
+
 @pytest.mark.parametrize(
     ("page", "expected"),
     [
         ("torchrec", {"plan", "export", "import"}),
         ("hugectr", {"plan", "export", "import"}),
         ("torcheasyrec", {"plan", "export", "import"}),
+        ("profiles", {"profile", "plan", "verify"}),
         ("beyond-512-accelerators", {"plan", "explain", "catalog", "check", "export"}),
     ],
 )
@@ -37,6 +47,7 @@ def test_every_command_ends_well(run, tmp_path, monkeypatch, page, expected):
     monkeypatch.chdir(tmp_path)
     Path("workload.yaml").write_text("name: mine\nbase: dlrm-dcnv2\n")
     entry = {"sharding_type": "table_wise", "compute_kernel": "fused"}
+    log_of_ids(Path("logs"))
     theirs = {"sparse.ebc": {f"cat_{i}": entry | {"ranks": [i % 8]} for i in range(26)}}
     Path("theirs.json").write_text(json.dumps({"plan": theirs}))
     for name in ("model.ckpt-0", "model.ckpt-1000"):
@@ -47,6 +58,8 @@ def test_every_command_ends_well(run, tmp_path, monkeypatch, page, expected):
     for name, *words in commands(page):
         if name == "cp":
             shutil.copy(*words)
+        elif name == "printf":
+            Path(words[2]).write_text(words[0].encode().decode("unicode_escape"))
         elif name == "echo":
             Path(words[2]).write_text(words[0])
         else:
