@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from planner.profiling.stated import StatedTables
 
 KEPT = "with what was counted so far kept"
-LEFT_OUT_SHOWN = 8
 KINDS = ("parquet", "csv", "criteo", "torch", "query", "nvtabular", "datasketches")
 DIALECTS = ("duckdb", "spark", "bigquery")
 
@@ -240,16 +239,15 @@ def _counted(
     resume: bool,
     quiet: bool,
 ) -> "list[MeasuredTable]":
+    from planner.profiling.measured import shortened
     from planner.profiling.run import profile as count
     from planner.profiling.sources.tables import TableSource
 
     columns = known.columns(source.features) if known is not None else {name: (name,) for name in source.features}
     tables = TableSource(source, columns)
     if tables.left_out and not chosen and not quiet:
-        shown = ", ".join(tables.left_out[:LEFT_OUT_SHOWN])
-        more = f" and {len(tables.left_out) - LEFT_OUT_SHOWN:,} more" if len(tables.left_out) > LEFT_OUT_SHOWN else ""
         reason = "no lists of ids; name columns with --columns" if known is None else "no lists of ids, or of no table"
-        streams.say(f"left out: {shown}{more} ({reason})")
+        streams.say(f"left out: {shortened(tables.left_out)} ({reason})")
 
     def resumed(share: float) -> None:
         if not quiet:
@@ -274,7 +272,7 @@ def _counted(
             raise typer.Exit(ExitCode.BUG)
     missing = [name for name in columns if name not in {table.name for table in found}]
     if missing:
-        streams.say(f"warning: no ids of {', '.join(missing[:LEFT_OUT_SHOWN])}; left out of the profile")
+        streams.say(f"warning: no ids of {shortened(missing)}; left out of the profile")
     return found
 
 
@@ -327,6 +325,8 @@ def _write(
 
 
 def _print(measured: "Sequence[MeasuredTable]", output_format: Format, *, quiet: bool) -> None:
+    from planner.profiling.measured import warnings_of
+
     if output_format is Format.TABLE and quiet:
         return
     records: list[Mapping[str, Any]] = [table.record() for table in measured]
@@ -338,6 +338,5 @@ def _print(measured: "Sequence[MeasuredTable]", output_format: Format, *, quiet:
         "top_10%": "{:.1%}".format,
     }
     streams.write_records(records, output_format, formats=formats)
-    for table in measured:
-        for warning in table.warnings:
-            streams.say(f"warning: {table.name}: {warning}")
+    for warning in warnings_of(measured):
+        streams.say(f"warning: {warning}")

@@ -1,6 +1,6 @@
 """Counts as the columns of a table profile, with what they cannot say."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,8 +16,10 @@ SPARSE = 100
 """Rows for each distinct id from which on few of them were seen."""
 SELDOM = 0.1
 """Share of reads of ids read once from which on a log is too short for its curve."""
+SHORT = "share of reads of ids read once: the log is short, and curves steeper than the truth; count more samples"
 QUANTILES = (0.5, 0.9, 0.99)
 DIGITS = 6
+MOST_NAMED = 8
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,8 @@ class MeasuredTable:
     statistics: TableStatistics
     rows: int
     rows_basis: str
-    warnings: tuple[str, ...]
+    warnings: Mapping[str, str]
+    """What the data cannot say: sentences that hold for any table, and the figure of this one."""
 
     def profile(self) -> dict[str, Any]:
         """The fields of a `TableProfile`; what is stated stays."""
@@ -81,6 +84,11 @@ class MeasuredTable:
         at = {f"p{share * 100:.0f}": int(lengths.values[np.searchsorted(below, share)]) for share in QUANTILES}
         return {**at, "most": int(lengths.values[-1])}
 
+    @property
+    def is_short(self) -> bool:
+        """Whether the log is too short for the table's curve."""
+        return SHORT in self.warnings
+
     def hottest(self, share: float) -> float:
         """Share of the reads that the hottest rows take, `share` of the table's."""
         return float(share_of_reads(self.statistics.rows, np.array([share * self.rows]))[0])
@@ -96,24 +104,40 @@ def measured(
     distinct = max(round(rows_read.distinct), 1)
     are_few = largest >= SPARSE * distinct
     are_rows = statistics.are_numbers and statistics.least >= 0 and not (are_few and largest >= HASHED)
-    warnings = []
+    warnings: dict[str, str] = {}
     if (rows := stated.get("rows")) is not None:
         basis = "stated"
         if statistics.are_numbers and (largest >= int(rows) or statistics.least < 0):
-            warnings.append(f"ids beyond its {int(rows):,} rows, taken to be spread over them evenly")
+            warnings["ids beyond the stated rows, taken to be spread over these evenly"] = f"{largest:,}"
     elif are_rows:
         rows, basis = largest + 1, "largest id + 1"
         if are_few:
-            warnings.append(f"only {distinct:,} of its {rows:,} ids were seen; state its rows if ids are hashes")
+            warnings["few of the ids up to the largest were seen; state the rows if ids are hashes"] = (
+                f"{distinct / rows:.2%}"
+            )
     else:
         rows, basis = distinct, "distinct ids"
-        warnings.append("ids are no row numbers: rows are the distinct ids seen; state how many the table has")
+        warnings["ids are no row numbers: rows are the distinct ids seen; state how many there are"] = f"{rows:,}"
     if rows_read.once_share > SELDOM:
-        words = f"{rows_read.once_share:.0%} of its reads are of ids read once"
-        warnings.append(f"{words}: the log is short for it, and its curve steeper than the truth; count more samples")
+        warnings[SHORT] = f"{rows_read.once_share:.0%}"
     if statistics.lengths is not None and not statistics.batches.batches:
-        warnings.append(f"no whole batch of {counted(batch, 'sample')}: unique_fraction is left out; state --batch")
-    return MeasuredTable(name, columns, stated, statistics, int(rows), basis, tuple(warnings))
+        warnings[f"no whole batch of {counted(batch, 'sample')}: unique_fraction is left out; state --batch"] = ""
+    return MeasuredTable(name, columns, stated, statistics, int(rows), basis, warnings)
+
+
+def warnings_of(tables: Sequence[MeasuredTable]) -> list[str]:
+    """The warnings of all tables, each sentence once with the tables that it is about."""
+    about: dict[str, list[str]] = {}
+    for table in tables:
+        for sentence, figure in table.warnings.items():
+            about.setdefault(sentence, []).append(f"{table.name} ({figure})" if figure else table.name)
+    return [f"{sentence}: {shortened(names)}" for sentence, names in about.items()]
+
+
+def shortened(names: Sequence[str]) -> str:
+    """The first of some names, and how many more there are."""
+    more = f" and {len(names) - MOST_NAMED:,} more" if len(names) > MOST_NAMED else ""
+    return ", ".join(names[:MOST_NAMED]) + more
 
 
 def _rounded(value: float) -> float:

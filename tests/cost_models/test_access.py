@@ -238,12 +238,12 @@ def test_bounds_and_order(tables: list[TableProfile], ids_per_row: int, data: st
 
 
 def test_a_whole_problem_is_answered_at_once() -> None:
-    """600,000 pairs on 10,000 tables in under 3 s; in a fraction of one where the machine is idle."""
+    """600,000 pairs on 10,000 tables in under 3 s of processor time."""
     stored = AccessCurves.of(load_workload("synthetic:10000"))
     random = np.random.default_rng(0)
     index = random.integers(0, 10_000, 600_000)
     fraction, lookups = random.random(600_000), 10 ** random.uniform(0, 8, 600_000)
-    start = time.perf_counter()
+    start = time.process_time()
     stored.unique_rows(index, lookups)
     stored.hit_rate(index, fraction)
-    assert time.perf_counter() - start < 3
+    assert time.process_time() - start < 3

@@ -6,7 +6,7 @@ from itertools import cycle
 import numpy as np
 import pandas as pd
 
-from planner.profiling.measured import MeasuredTable
+from planner.profiling.measured import MeasuredTable, shortened, warnings_of
 from planner.reports.pages.charts import SERIES, Chart, Json, View, axis, escaped, hover, layout, legend_px, line
 from planner.reports.pages.page import Page, PageColumn, Table
 from topologies.sentences import counted
@@ -24,7 +24,7 @@ def profile_page(tables: Sequence[MeasuredTable], source: str, dim: int | None =
     """Measured tables as a page."""
     ids = sum(table.statistics.rows.total for table in tables)
     facts = [f"{counted(len(tables), 'table')}, {ids:,.0f} ids read from {source}."]
-    facts += [f"{table.name}: {warning}." for table in tables for warning in table.warnings]
+    facts += [f"Warning: {warning}." for warning in warnings_of(tables)]
     return Page(
         title="Table profiles",
         description=f"How the rows of {counted(len(tables), 'table')} are read",
@@ -43,24 +43,19 @@ def _findings(tables: Sequence[MeasuredTable], dim: int | None) -> list[str]:
         width = int(table.stated.get("dim") or dim or 0)
         if width and table.rows * width * 4 <= SMALL_BYTES:
             small.append(table.name)
-        elif (share := table.hottest(CACHED)) >= CACHEABLE:
+        elif (share := table.hottest(CACHED)) >= CACHEABLE and not table.is_short:
             cacheable.append(f"{table.name} ({share:.0%})")
     if cacheable:
         found.append(
             f"A cache of a tenth of the rows serves {CACHEABLE:.0%} of the reads or more of"
-            f" {_some(cacheable)}: these tables can live below HBM (ddr_cached)."
+            f" {shortened(cacheable)}: these tables can live below HBM (ddr_cached)."
         )
     if small:
         words = f"Up to {format_bytes(SMALL_BYTES)} in fp32, so that a copy on every rank (data_parallel) costs little"
-        found.append(f"{words}: {_some(small)}.")
+        found.append(f"{words}: {shortened(small)}.")
     if not found:
-        found.append("No table is small, and none is skewed enough for a cache of a tenth of its rows.")
+        found.append("No table is small, and none is known to be skewed enough for a cache of a tenth of its rows.")
     return found
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - MOST_CURVES:,} more" if len(names) > MOST_CURVES else ""
-    return ", ".join(names[:MOST_CURVES]) + more
 
 
 def _curves(tables: Sequence[MeasuredTable]) -> Chart:
