@@ -83,7 +83,8 @@ def _batch_of(file: Path) -> dict[str, Lists]:
     lengths = _whole(file, loaded[2]) if len(loaded) == 3 else None
     if lengths is None:
         raise InputError.at(str(file), "has no lengths [tables, samples], without which tables are unknown")
-    if lengths.ndim != 2 or int(lengths.sum()) != len(indices) or len(offsets) != lengths.size + 1:
+    ends = np.append(0, np.cumsum(lengths))
+    if lengths.ndim != 2 or ends[-1] != len(indices) or not np.array_equal(offsets, ends):
         message = f"lengths {lengths.shape} do not fit {len(indices):,} indices and {len(offsets):,} offsets"
         raise InputError.at(str(file), message)
     return _split(file, [f"t_{k}" for k in range(len(lengths))], indices, lengths)
