@@ -81,7 +81,7 @@ def simulate(
         typer.Option(
             metavar="HOW",
             help="With --chakra: pairs (messages, each of its size) or collectives (all as the largest). Unset: pairs"
-            " up to 64 ranks.",
+            " up to 16 ranks.",
             show_default=False,
         ),
     ] = None,

@@ -29,6 +29,7 @@ def commands(page: str) -> list[list[str]]:
         ("torchrec", {"plan", "export", "import"}),
         ("hugectr", {"plan", "export", "import"}),
         ("torcheasyrec", {"plan", "export", "import"}),
+        ("astra-sim", {"plan", "simulate"}),
         ("beyond-512-accelerators", {"plan", "explain", "catalog", "check", "export"}),
     ],
 )

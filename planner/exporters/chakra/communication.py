@@ -14,8 +14,9 @@ from planner.exporters.chakra.wire import CollectiveType
 from topologies.errors import InputError
 
 AllToAll = Literal["pairs", "collectives"]
-MOST_PAIRED_RANKS = 64
-"""The largest world whose all-to-alls are pairs unless asked for: the number of messages grows with its square."""
+MOST_PAIRED_RANKS = 16
+"""The largest world whose all-to-alls are pairs unless asked for: a rank sends its messages one after the other, and
+the latencies add up (docs/how-to/astra-sim.md)."""
 
 
 @dataclass(frozen=True)
