@@ -11,7 +11,8 @@ Members = Callable[[int, ReadNode], tuple[int, ...]]
 
 class Replay:
     """Each rank has one communication in flight, the lowest number that is ready first; collectives wait for all
-    members, receipts for their messages."""
+    members, receipts for their messages. Collectives are told apart by how many of their group a rank has had, and
+    those of dimensions by how many of any dimension."""
 
     def __init__(self, nodes: dict[int, list[ReadNode]], members: Members) -> None:
         self._members = members
@@ -47,8 +48,10 @@ class Replay:
     def _meet(self, rank: int, number: int, node: ReadNode) -> bool:
         if begins := rank not in self._held:
             group = self._members(rank, node)
-            self._held[rank] = number, group, self._calls[rank][group]
-            self._calls[rank][group] += 1
+            assert node.attributes is not None
+            counted = group if "pg_name" in node.attributes else ()
+            self._held[rank] = number, group, self._calls[rank][counted]
+            self._calls[rank][counted] += 1
         own, *call = self._held[rank]
         if own != number or any(list(self._held.get(other, (0,))[1:]) != call for other in self._held[rank][1]):
             return begins

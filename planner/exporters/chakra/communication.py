@@ -60,6 +60,12 @@ class Collective:
         """The ranks that take part in it with this one."""
         return np.flatnonzero(self.label_of_rank == self.label_of_rank[rank])
 
+    def dimensions(self, rank: int, network: ReplayNetwork) -> list[bool] | None:
+        """Which of them it involves, for collectives that all ranks have; None for those of groups of ranks."""
+        members = self.members(rank)
+        is_everywhere = self.type == CollectiveType.ALL_TO_ALL or len(members) == len(self.size)
+        return network.involved(members) if is_everywhere else None
+
     def bytes(self, rank: int) -> int:
         """Of each of them."""
         return _whole(self.size[rank]) if self.size[rank] > 0 else 0
@@ -100,23 +106,25 @@ def pieces(call: CollectiveCall, network: ReplayNetwork, all_to_all: AllToAll) -
 
 
 def _all_to_all(call: CollectiveCall) -> Iterator[Collective]:
-    """Inside domains, then between them, each with the share of the rank that has most."""
+    """Inside domains, then between them, each with the share of the rank of all that has most: ASTRA-sim counts the
+    collectives of dimensions on every rank, so that all ranks must have the same ones."""
     groups = call.groups
     apart = np.arange(len(call.size)) if call.beyond is None else call.beyond.group_of_rank
     near, near_inside = groups.sharing(apart)
     part, domains = groups.part_size, groups.size // groups.part_size
     there = {True: part - near_inside, False: groups.size - part - near + near_inside}
     for inside, label, count in ((True, groups.part_of_rank, part), (False, _rails(groups), domains)):
-        most = _largest(call.size, groups.group_of_rank if not inside else label)
-        yield Collective(CollectiveType.ALL_TO_ALL, label, most * there[inside] * count / np.maximum(count - 1, 1))
+        most = (call.size.max() * there[inside] * count / np.maximum(count - 1, 1)).max()
+        yield Collective(CollectiveType.ALL_TO_ALL, label, np.full(len(label), most))
 
 
 def _is_dimension(collective: Collective, network: ReplayNetwork) -> bool:
     """Whether ASTRA-sim exchanges it directly: among ranks that are no whole dimension it takes a ring, in which every
     message passes through all ranks on its way."""
-    sending = np.flatnonzero(collective.size > 0)
-    labels = np.unique(collective.label_of_rank[sending], return_index=True)[1]
-    return all(network.involved(collective.members(int(sending[each]))) is not None for each in labels)
+    if not collective.size.any():
+        return True
+    firsts = np.unique(collective.label_of_rank, return_index=True)[1]
+    return all(network.involved(collective.members(int(rank))) is not None for rank in firsts)
 
 
 def _rails(groups: ProcessGroups) -> Ints:

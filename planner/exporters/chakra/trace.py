@@ -211,7 +211,7 @@ class _Rank:
         if not (size := collective.bytes(self._rank)):
             return
         members = collective.members(self._rank)
-        involved = self._network.involved(members)
+        involved = collective.dimensions(self._rank, self._network)
         if involved is None:
             numbers = sorted(self._network.number_of_rank[members].tolist())
             among = Attribute("pg_name", wire.STRING, str(self._groups.number(numbers)))
