@@ -4,7 +4,6 @@ A rank's tasks are nodes in the order of their start, the same on all ranks. Its
 order: ASTRA-sim has one in flight per rank anyway, and so no two ranks can wait for each other's next one.
 """
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -131,14 +130,15 @@ class _Rank:
     ) -> None:
         self._simulation, self._network, self._groups = simulation, network, groups
         self._waits, self._rank = waits, rank
-        self._ends: dict[int, list[int]] = defaultdict(list)
+        self._ends: dict[int, list[int]] = {}
         """The nodes after which each task is over."""
         self._count, self._computed_s, self._last_message = 0, 0.0, 0
 
     def nodes(self, steps: Sequence[_Step]) -> Iterator[Node]:
         """Those of all tasks. A task in which the rank does nothing is over when what it waits for is."""
+        counted = {step.number for step in steps}
         for step in steps:
-            before = self._waits.before(int(step.task.first[self._rank]))
+            before = counted.intersection(self._waits.before(int(step.task.first[self._rank])))
             after = sorted({node for task in before for node in self._ends[task]})
             self._ends[step.number] = after
             if step.task.is_exchange:
@@ -185,13 +185,13 @@ class _Rank:
             node = self._message(step, NodeType.RECEIVE, name, after, (partner, self._rank), size, tag)
             ends.append(node.id)
             yield node
-        first = after
-        for partner, size in messages.sent(self._rank):
-            name, ready = f"{step.task.name} to rank {partner}", self._in_turn(first)
+        sent = messages.sent(self._rank)
+        for place, (partner, size) in enumerate(sent):
+            name, ready = f"{step.task.name} to rank {partner}", self._in_turn(() if place else after)
             node = self._message(step, NodeType.SEND, name, ready, (self._rank, partner), size, tag)
-            self._last_message, first = node.id, []
+            self._last_message = node.id
             yield node
-        if not first:
+        if sent:
             ends.append(self._last_message)
         self._ends[step.number] = ends or after
 
@@ -228,5 +228,5 @@ class _Rank:
         yield node
 
     def _in_turn(self, after: Sequence[int]) -> list[int]:
-        """What a message waits for, and the one before it."""
+        """What a message waits for: `after`, and the message before it."""
         return sorted({*after, self._last_message} - {0})
