@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 
 from cost_models.coefficients import collective_files, names_of_files
 from topologies.cluster import Topology
-from topologies.documents import Document, Key, did_you_mean, read_yaml
+from topologies.documents import Document, Key, did_you_mean
 from topologies.errors import Fault
-from topologies.loading import TOPOLOGIES
+from topologies.loading import TOPOLOGIES, read_topology
 
 
 def warnings(topology: Topology, document: Document) -> list[Fault]:
@@ -38,6 +38,6 @@ def _names(topology: Topology) -> Iterator[tuple[Sequence[Key], str]]:
 
 def _other_devices() -> set[str]:
     """Devices of the catalog, and those whose collectives were measured: without kernels of their own, but known."""
-    catalog = (read_yaml(TOPOLOGIES.find(name)).data for name in TOPOLOGIES.names())
+    catalog = (read_topology(name).data for name in TOPOLOGIES.names())
     shipped = {group["accelerators"]["device"] for data in catalog for group in data.get("nodes", ())}
     return shipped | {device for file in collective_files() for device in file.devices}

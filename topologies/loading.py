@@ -7,11 +7,14 @@ from typing import Any
 
 from topologies.cluster import Topology
 from topologies.derivation import base_name, base_path, faults_of, is_derived, with_changes, with_keys
-from topologies.documents import Document, Origin, assign_everywhere, override, read_yaml, validate
+from topologies.documents import Document, Origin, assign_everywhere, override, validate
 from topologies.errors import Fault, InputError
+from topologies.instances import Instances
 from topologies.shelf import Shelf
 
-TOPOLOGIES = Shelf("topology", Path(__file__).parent / "catalog")
+INSTANCES = Instances(Path(__file__).with_name("instances.yaml"))
+"""The instances of clouds that are known by name."""
+TOPOLOGIES = Shelf("topology", Path(__file__).parent / "catalog", INSTANCES)
 """The topologies that are shipped."""
 
 
@@ -45,7 +48,7 @@ def changed_topology(source: str | Path, changes: Sequence[tuple[str, Any, Origi
 def read_topology(source: str | Path) -> Document:
     """The document of a topology that is not yet checked, what it is based on merged in."""
     path = TOPOLOGIES.find(source)
-    return _derived(read_yaml(path), (path.resolve(),))
+    return _derived(TOPOLOGIES.read(path), (path.resolve(),))
 
 
 def validated(document: Document, *, nodes: int | None = None, overrides: Sequence[str] = ()) -> Topology:
@@ -93,7 +96,7 @@ def _derived(document: Document, chain: tuple[Path, ...]) -> Document:
         return document
     name = base_name(document, "topology")
     path = base_path(document, name, TOPOLOGIES.find, chain)
-    base = _derived(read_yaml(path), (*chain, path.resolve()))
+    base = _derived(TOPOLOGIES.read(path), (*chain, path.resolve()))
     if not isinstance(base.data, dict):
         raise InputError([document.fault(("base",), f"{name!r} is not a topology: it holds no mapping of keys")])
     merged = with_keys(base, document)

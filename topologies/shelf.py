@@ -5,16 +5,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from topologies.documents import did_you_mean
+from topologies.documents import Document, did_you_mean, read_yaml
 from topologies.errors import InputError
+from topologies.instances import Instances
 
 
 @dataclass(frozen=True)
 class Shelf:
-    """The YAML files of one directory; a file's stem is its catalog name. `kind` is the word for messages."""
+    """The YAML files of one directory; a file's stem is its catalog name. `kind` is the word for messages. Where there
+    are `instances`, their names are found, too."""
 
     kind: str
     directory: Path
+    instances: Instances | None = None
 
     def names(self) -> list[str]:
         """The catalog names in alphabetical order."""
@@ -29,10 +32,22 @@ class Shelf:
         if path.is_file() or path.is_fifo():  # `-t <(sed … topology.yaml)` is a pipe
             return path
         shipped = self.directory / f"{name_or_path}.yaml"
-        if str(name_or_path) in self.names():
+        names = self.names()
+        if str(name_or_path) in names:
             return shipped
+        if self.instances is not None:
+            if str(name_or_path) in self.instances.names():
+                return self.instances.path / str(name_or_path)
+            names += self.instances.names()
         where = f"a {self.kind} of the catalog"
-        raise InputError.at(str(name_or_path), what_is_missing(str(name_or_path), where, self.names()))
+        raise InputError.at(str(name_or_path), what_is_missing(str(name_or_path), where, names))
+
+    def read(self, found: Path) -> Document:
+        """The file that `find` found; of an instance its own part of the file of all of them."""
+        if self.instances is not None and found.parent == self.instances.path:
+            self.instances.expect_apart(self.names())
+            return self.instances.document(found.name)
+        return read_yaml(found)
 
 
 def what_is_missing(name_or_path: str, where: str, names: Sequence[str]) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 
 from cost_models.resources import Way
 from cost_models.shards import RANK, Floats
+from cost_models.simulator.calls import CollectiveCall, Operation
 from cost_models.simulator.graph import Hubs, Use
 from cost_models.simulator.network import IN, OUT, SimulatedNetwork
 from cost_models.simulator.process_groups import ProcessGroups, numbered
@@ -41,6 +42,8 @@ class Transfer:
     """Whether it goes around a ring of domains, one after the other."""
     among_peers: bool = False
     """Whether every rank has one message for each other domain."""
+    call: CollectiveCall | None = None
+    """The collective that it is a part of."""
 
 
 class Collectives:
@@ -76,30 +79,34 @@ class Collectives:
         listed = [(True, self._spreads.inside(groups, near, way), part - own)]
         if groups.leave_domains:
             listed.append((False, self._spreads.beyond(groups, near, way, rate), whole - part - close + own))
+        call = CollectiveCall("all-to-all", groups, to_each, way, near)
         transfers = []
         for inside, spreads, back in listed:
             flows = [Flow(np.where(each.peers > 0, to_each * each.unit, 0.0), each.uses, each.hubs) for each in spreads]
             there = np.asarray(to_each * sum(each.peers for each in spreads), dtype=np.float64)
             sent, received = (there, np.asarray(back)) if way == OUT else (np.asarray(back), there)
-            transfers.append(Transfer(sent, received, flows, inside, among_peers=rate == "nic_peers"))
+            transfers.append(Transfer(sent, received, flows, inside, among_peers=rate == "nic_peers", call=call))
         return transfers
 
-    def reduce_scatter(self, groups: ProcessGroups, size: Floats, *, reduction: bool = False) -> list[Transfer]:
+    def reduce_scatter(
+        self, groups: ProcessGroups, size: Floats, way: Way = OUT, *, reduction: bool = False
+    ) -> list[Transfer]:
         """Every rank has `size` [W] bytes of sums over its whole group, and is to get its share of the totals; read
-        backwards, an all-gather. At the rates of exchanges or (`reduction`) of all-reduces."""
-        return self._rings(groups, size, passes=1, reduction=reduction)
+        backwards (`way` IN), an all-gather. At the rates of exchanges or (`reduction`) of all-reduces."""
+        operation: Operation = "reduce-scatter" if way == OUT else "all-gather"
+        return self._rings(CollectiveCall(operation, groups, size, way), passes=1, reduction=reduction)
 
     def all_reduce(self, groups: ProcessGroups, size: Floats) -> list[Transfer]:
         """Every rank has `size` [W] bytes of sums over its whole group, and is to get all of the totals."""
-        return self._rings(groups, size, passes=2, reduction=True)
+        return self._rings(CollectiveCall("all-reduce", groups, size), passes=2, reduction=True)
 
-    def _rings(self, groups: ProcessGroups, size: Floats, *, passes: int, reduction: bool) -> list[Transfer]:
+    def _rings(self, call: CollectiveCall, *, passes: int, reduction: bool) -> list[Transfer]:
         """A ring inside the parts of a group, then one among its parts with the shares: every rank sends so much, and
         gets as much."""
-        traffic, part = self._traffic, groups.part_size
+        groups, size, traffic, part = call.groups, call.size, self._traffic, call.groups.part_size
         inside = [*traffic.port(OUT, reduction=reduction), *traffic.port(IN, reduction=reduction)]
         near = np.asarray(passes * size * (part - 1) / part)
-        transfers = [Transfer(near, near, [Flow(near, inside, [])], True, reduction)]
+        transfers = [Transfer(near, near, [Flow(near, inside, [])], True, reduction, call=call)]
         if groups.leave_domains:
             in_network = reduction and passes == 2 and self._traffic.reduces_in_network
             across = np.asarray(size / part if in_network else passes * size / part * (1 - part / groups.size))
@@ -108,5 +115,5 @@ class Collectives:
                 *traffic.card(groups, IN, reduction=reduction),
             ]
             flows = [Flow(across, uses, [])]
-            transfers.append(Transfer(across, across, flows, False, reduction, around=not reduction))
+            transfers.append(Transfer(across, across, flows, False, reduction, around=not reduction, call=call))
         return transfers

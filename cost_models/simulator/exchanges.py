@@ -72,7 +72,7 @@ class Exchanges:
             to_each = sums / holders.size / everyone.size
             rate: CardRate = "nic_node_sums" if extent.reach == "group" else "nic_all_to_all"
             transfers = [
-                *collectives.reduce_scatter(holders, sums),
+                *collectives.reduce_scatter(holders, sums, way),
                 *collectives.all_to_all(everyone, to_each, way, beyond=holders, rate=rate),
             ]
             if extent.reach == "world":
@@ -91,9 +91,9 @@ class Exchanges:
         transfers = self._collectives.all_reduce(groups, size * share)
         return self.exchange(label, groups, transfers, [ready], share=share)
 
-    def cut(self, label: Label, groups: ProcessGroups, size: Floats, ready: Ints) -> Ints:
+    def cut(self, label: Label, groups: ProcessGroups, size: Floats, ready: Ints, way: Way = OUT) -> Ints:
         """The ranks of every group average `size` [W] bytes, and each keeps its part; read backwards, they gather."""
-        transfers = self._collectives.reduce_scatter(groups, size, reduction=True)
+        transfers = self._collectives.reduce_scatter(groups, size, way, reduction=True)
         return self.exchange(label, groups, transfers, [ready])
 
     # --- how ranks wait for each other -----------------------------------------------------------------------------
@@ -122,7 +122,8 @@ class Exchanges:
         else:
             end = self._meet(groups, transfers, end, yields, share)
         streams.turn_back(label.stream, end)
-        streams.record(label, begin, end, np.sum([transfer.sent for transfer in transfers], axis=0))
+        calls = dict.fromkeys(transfer.call for transfer in transfers if transfer.call)
+        streams.record(label, begin, end, np.sum([transfer.sent for transfer in transfers], axis=0), tuple(calls))
         return end
 
     def _of_port(self, transfer: Transfer) -> Floats:

@@ -11,6 +11,7 @@ from typing import Literal
 import numpy as np
 
 from cost_models.shards import Floats, Ints
+from cost_models.simulator.calls import CollectiveCall
 from cost_models.simulator.graph import Graph, Hubs, Use
 
 COMPUTE, COPY, DATA, IDS, PREFETCH, REDUCE = "compute", "copy", "data", "input dist", "prefetch", "all-reduce"
@@ -57,6 +58,8 @@ class Task(Label):
     """[n] activity whose end is its end."""
     sent_bytes: Floats | None = None
     """[n] over links, of exchanges."""
+    calls: tuple[CollectiveCall, ...] = ()
+    """The collectives of an exchange."""
 
     @property
     def is_exchange(self) -> bool:
@@ -102,9 +105,16 @@ class Streams:
         """[W] activities of no length that wait for the stream and for others, without a place on the stream."""
         return self.graph.add(np.zeros(self.world), [self._last.get(stream), *after])
 
-    def record(self, label: Label, first: Ints, last: Ints, sent: Floats | None = None) -> None:
+    def record(
+        self,
+        label: Label,
+        first: Ints,
+        last: Ints,
+        sent: Floats | None = None,
+        calls: tuple[CollectiveCall, ...] = (),
+    ) -> None:
         """Name what lies between these activities."""
-        task = Task(label.name, label.kind, label.stream, label.step, self._ranks, first, last, sent)
+        task = Task(label.name, label.kind, label.stream, label.step, self._ranks, first, last, sent, calls)
         self.program.tasks.append(task)
 
     def run(self, label: Label, seconds: Floats, after: Sequence[Wait] = ()) -> Ints:

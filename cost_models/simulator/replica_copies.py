@@ -7,7 +7,7 @@ from cost_models.shards import Ints
 from cost_models.simulator.collectives import Collectives
 from cost_models.simulator.demand import Demand
 from cost_models.simulator.exchanges import Exchanges
-from cost_models.simulator.network import SimulatedNetwork
+from cost_models.simulator.network import IN, SimulatedNetwork
 from cost_models.simulator.program import COMPUTE, Label, Streams, Wait
 from cost_models.simulator.replica_groups import SimulatedGroups
 
@@ -35,7 +35,7 @@ class ReplicaCopies:
         if not self._replicas.is_fully_sharded:
             return ()
         label = Label("replica gather", "all-gather", STREAM, step)
-        return [self._exchanges.cut(label, self._copies, demand.sharded_weight_bytes, computed)]
+        return [self._exchanges.cut(label, self._copies, demand.sharded_weight_bytes, computed, IN)]
 
     def average(self, step: int, demand: Demand, end: Ints) -> Ints:
         """After the step weights and optimizer state are averaged, each step with its share of that; [W] the activities

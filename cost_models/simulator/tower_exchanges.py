@@ -58,7 +58,7 @@ class TowerVectors:
         for number, sums in self.sums:
             holders = network.extents[number]
             share = sums / holders.size / towers.size
-            transfers += collectives.reduce_scatter(holders, sums)
+            transfers += collectives.reduce_scatter(holders, sums, way)
             transfers += collectives.all_to_all(towers, share, way, beyond=holders)
         return transfers
 

@@ -85,11 +85,13 @@ def show(
 ) -> None:
     """Print one entry: YAML with the sources of its numbers.
 
-    Save and edit it to describe your own cluster or model.
+    Save and edit it to describe your own cluster or model. An instance of a
+    cloud is shown with the entry that it is based on, and what differs.
 
     \b
-    Example:
+    Examples:
       planner catalog show zionex-16 > my-cluster.yaml
+      planner catalog show p5.48xlarge
     """
     kinds = [kind] if kind else list(CatalogKind)
     matching = [choice for choice in kinds if name in flags.catalog_names(choice)]
@@ -105,7 +107,9 @@ def show(
             f" or --kind {matching[1].value}",
             param_hint="NAME",
         )
-    streams.write_text((flags.SHELVES[matching[0]] / f"{name}.yaml").read_text(encoding="utf-8").rstrip("\n"))
+    file = flags.SHELVES[matching[0]] / f"{name}.yaml"
+    text = file.read_text(encoding="utf-8") if file.is_file() else flags.INSTANCES.text(name)
+    streams.write_text(text.rstrip("\n"))
 
 
 @app.command()

@@ -12,6 +12,7 @@ import typer
 
 from planner.cli.streams import Format
 from topologies.errors import MissingPackageError
+from topologies.instances import Instances
 
 SHELVES = {
     "topology": resources.files("topologies") / "catalog",
@@ -20,12 +21,15 @@ SHELVES = {
     "price sheet": resources.files("planner") / "capacity" / "price_sheets",
 }
 """The kinds of the catalog, and where their files are."""
+INSTANCES = Instances(Path(str(resources.files("topologies") / "instances.yaml")))
+"""The instances of clouds, which are topologies by other names."""
 
 
 def catalog_names(*kinds: str) -> list[str]:
-    """The catalog names of `kinds`, from the names of the shipped files."""
+    """The catalog names of `kinds`, from the names of the shipped files, and of topologies the instances of clouds."""
     files = (file for kind in kinds for file in SHELVES[kind].iterdir())
-    return sorted({Path(file.name).stem for file in files if file.name.endswith(".yaml")})
+    instances = INSTANCES.names() if "topology" in kinds else ()
+    return sorted({Path(file.name).stem for file in files if file.name.endswith(".yaml")} | set(instances))
 
 
 def completion(*kinds: str) -> Callable[[str], list[str]]:

@@ -1,5 +1,6 @@
 """`planner simulate`: training steps of a plan, event by event."""
 
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +14,15 @@ from topologies.sentences import counted
 if TYPE_CHECKING:
     from cost_models.simulator.conditions import Conditions
     from cost_models.simulator.network import Instance
+    from cost_models.simulator.simulation import Simulation
+
+
+class AllToAlls(StrEnum):
+    """How all-to-alls stand in Chakra traces."""
+
+    PAIRS = "pairs"
+    COLLECTIVES = "collectives"
+
 
 STEPS = 20
 """Steps to simulate where something varies and no number is given."""
@@ -60,6 +70,21 @@ def simulate(
     ranks: Annotated[
         str | None, typer.Option(metavar="A,B,...", help="With --trace: only these ranks. Unset: a sample.")
     ] = None,
+    chakra: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Write Chakra traces of all ranks and a network for ASTRA-sim here; a new folder."
+        ),
+    ] = None,
+    all_to_all: Annotated[
+        AllToAlls | None,
+        typer.Option(
+            metavar="HOW",
+            help="With --chakra: pairs (messages, each of its size) or collectives (all as the largest). Unset: pairs"
+            " up to 16 ranks.",
+            show_default=False,
+        ),
+    ] = None,
     picture: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw one step of the critical rank (.png, .svg).")
     ] = None,
@@ -76,10 +101,15 @@ def simulate(
       planner simulate plan.json
       planner simulate plan.json --jitter 3% --slow-rank 5=1.3 --lost-card 0
       planner simulate plan.json --trace traces --picture step.png
+      planner simulate plan.json --chakra for-astra-sim
     """
     if trace is None:
         flags.expect_unused("without --trace", ranks=ranks)
-    Outputs({"--picture": picture}, {"PLAN": plan}, {"--trace": (trace, "rank_*.json.gz")})
+    if chakra is None:
+        flags.expect_unused("without --chakra", all_to_all=all_to_all)
+    folders = {"--trace": (trace, "rank_*.json.gz"), "--chakra": (chakra, "*")}
+    Outputs({"--picture": picture}, {"PLAN": plan}, folders)
+    _expect_apart(trace, chakra, picture)
     from planner.reports import simulation as report
     from planner.reports.timeline import picture as draw
     from planner.reports.timeline import write_timeline
@@ -111,6 +141,8 @@ def simulate(
         streams.doing(f"writing traces to {trace.name}")
         files = write_timeline(outcome.simulation, trace, chosen)
         streams.say(f"wrote {counted(len(files), 'trace')} to {trace}; open one in https://ui.perfetto.dev")
+    if chakra is not None:
+        _write_chakra(outcome.simulation, chakra, all_to_all)
     if picture is not None:
         streams.doing(f"drawing {picture.name}")
         draw(outcome.simulation, picture)
@@ -120,6 +152,26 @@ def simulate(
         streams.write_records(report.critical_path_records(outcome), output_format)
     else:
         report.render(document, outcome, streams.console())
+
+
+def _expect_apart(trace: Path | None, chakra: Path | None, picture: Path | None) -> None:
+    """Refuse a folder for Chakra traces that holds anything, or would."""
+    if chakra is None:
+        return
+    from planner.exporters.chakra import expect_empty
+
+    expect_empty(chakra)
+    for flag, other in (("--trace", trace), ("--picture", picture and picture.parent)):
+        if other is not None and other.resolve() == chakra.resolve():
+            raise typer.BadParameter(f"{chakra} is also the folder of {flag}; name two", param_hint="--chakra")
+
+
+def _write_chakra(simulation: "Simulation", directory: Path, all_to_all: AllToAlls | None) -> None:
+    from planner.exporters.chakra import write_chakra
+
+    streams.doing(f"writing Chakra traces to {directory.name}")
+    files = write_chakra(simulation, directory, all_to_all.value if all_to_all else None)
+    streams.say(f"wrote {counted(len(files), 'Chakra trace')} to {directory}, and a network and a system for ASTRA-sim")
 
 
 def _conditions(

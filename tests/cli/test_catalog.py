@@ -49,6 +49,26 @@ def test_an_entry_is_shown_as_shipped(run, tmp_path):
     assert run("check", tmp_path / "mine.yaml").exit_code == 0
 
 
+def test_an_instance_is_shown_with_its_entry_and_sources(run, tmp_path):
+    """What is shown is a file that means the same cluster."""
+    shown = run("catalog", "show", "p5.48xlarge").stdout
+    assert yaml.safe_load(shown)["base"] == "dgx-h100"
+    assert "# AWS: EFAv2, 3,200 Gb/s over 32 cards" in shown
+    (tmp_path / "mine.yaml").write_text(shown)
+    assert run("check", tmp_path / "mine.yaml").exit_code == 0
+    planned = [
+        run("memory", "-t", topology, "-w", "dlrm-v1", "--format", "json").stdout
+        for topology in ("p5.48xlarge", tmp_path / "mine.yaml")
+    ]
+    assert planned[0] == planned[1] != ""
+
+
+def test_plans_for_instances_of_unmeasured_devices_say_so(run):
+    """Their costs rest on the data sheet, and the error bars name them."""
+    shown = run("plan", "-t", "Standard_ND96isr_MI300X_v5", "-w", "criteo-kaggle", "--effort", "0", "-q").stdout
+    assert "data sheet only: device MI300X-192GB" in " ".join(shown.split())
+
+
 def test_an_unknown_entry_is_named_with_the_nearest(run):
     """A misspelt name is a wrong command line."""
     result = run("catalog", "show", "zionex-61")

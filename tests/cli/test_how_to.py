@@ -39,6 +39,7 @@ def log_of_ids(folder):
         ("hugectr", {"plan", "export", "import"}),
         ("torcheasyrec", {"plan", "export", "import"}),
         ("profiles", {"profile", "plan", "verify"}),
+        ("astra-sim", {"plan", "simulate"}),
         ("beyond-512-accelerators", {"plan", "explain", "catalog", "check", "export"}),
     ],
 )

@@ -44,3 +44,31 @@ def test_a_slow_link_is_named_with_its_cost(run: Run, plan_file: Path) -> None:
         assert effect["condition"] == f"{link.replace(':', ' ')} at 25%"
         costs[link] = effect["cost"]
     assert costs["nic:0"] >= costs["nic_out:0"] >= 0
+
+
+def test_chakra_traces_are_written_to_a_new_folder(run: Run, plan_file: Path, tmp_path: Path) -> None:
+    """One per rank, with what ASTRA-sim asks for beside them; a second time the folder is refused, before any work."""
+    folder = tmp_path / "deep" / "chakra"
+    result = run("simulate", plan_file, "--chakra", folder, "--all-to-all", "collectives")
+    assert result.exit_code == 0
+    assert f"wrote 16 Chakra traces to {folder}" in result.stderr
+    beside = {"network.yml", "system.json", "memory.json", "comm_groups.json", "ranks.csv"}
+    assert {path.name for path in folder.iterdir()} == {f"step.{npu}.et" for npu in range(16)} | beside
+    again = run("simulate", plan_file, "--chakra", folder)
+    assert (again.exit_code, again.stdout) == (3, "")
+    assert "is not empty; choose a new or an empty directory" in again.stderr
+
+
+def test_what_chakra_traces_cannot_say_is_refused(run: Run, plan_file: Path, tmp_path: Path) -> None:
+    """Flags without them, folders for two things, a file for a folder, and a card that their network cannot lose."""
+    (tmp_path / "file").touch()
+    for words, code, message in (
+        (["--all-to-all", "pairs"], 2, "has no effect without --chakra"),
+        (["--chakra", tmp_path / "new", "--trace", tmp_path / "new"], 2, "is also the folder of --trace"),
+        (["--chakra", tmp_path / "file"], 2, "is not a folder"),
+        (["--chakra", tmp_path / "new", "--lost-card", "0"], 3, "leave out --lost-card"),
+    ):
+        result = run("simulate", plan_file, *words)
+        assert result.exit_code == code, message
+        assert message in " ".join(result.stderr.replace("│", " ").split())
+    assert {path.name for path in tmp_path.iterdir()} == {"file"}
