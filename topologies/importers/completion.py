@@ -168,7 +168,7 @@ def _per_node(merged: Merged, group: HostGroup, base: Like) -> int:
     together = merged.node.get("scale_up_ranks")
     if together is None:
         return own
-    if base.is_named and together.value % own == 0:
+    if base.is_named and (together.value % own == 0 or together.value == base.cells.get("links.scale_up.domain")):
         return own
     return int(together.value)
 
@@ -220,6 +220,8 @@ def _cells(
             comment = f"{words} ({fact.place})" if words else str(fact)
             cells[path] = Cell(quantity(path, fact.value), comment, fact)
     _scale_up(cells, facts, group, count)
+    if base.is_named and "links.scale_up.bandwidth" not in base.cells and "scale_up_ranks" in facts:
+        _over_pcie(cells, remarks)
     _scale_out(cells, facts, count, is_many=is_many, remarks=remarks)
     ddr = cells.get("host.ddr.capacity")
     if ddr is not None and "host.ddr.bandwidth" not in cells:
@@ -303,6 +305,16 @@ def _scale_up(cells: dict[str, Cell], facts: Mapping[str, Fact], group: HostGrou
             del cells[f"{path}.domain"]
 
 
+def _over_pcie(cells: dict[str, Cell], remarks: list[str]) -> None:
+    """Take dimension 1 of ASTRA-sim as PCIe, as accelerators like these have no other fabric."""
+    for key in ("bandwidth", "latency"):
+        if f"links.scale_up.{key}" in cells:
+            cells[f"links.pcie.{key}"] = cells[f"links.scale_up.{key}"]
+    for path in [path for path in cells if path.startswith("links.scale_up.")]:
+        del cells[path]
+    remarks.append("dimension 1 is taken as PCIe: accelerators like these have no scale-up fabric")
+
+
 def _scale_out(
     cells: dict[str, Cell], facts: Mapping[str, Fact], count: int, *, is_many: bool, remarks: list[str]
 ) -> None:
@@ -310,8 +322,9 @@ def _scale_out(
     path = "links.scale_out"
     each = facts.get(f"{path}.rank_bandwidth")
     if each is not None and f"{path}.bandwidth" not in facts:
-        cells[f"{path}.count"] = Cell(count, f"{each.place}: one for each accelerator", each)
-        cells[f"{path}.bandwidth"] = Cell(quantity(f"{path}.bandwidth", each.value), str(each), each)
+        cells.setdefault(f"{path}.count", Cell(count, f"{each.place}: one for each accelerator", each))
+        rate = each.value * count / int(cells[f"{path}.count"].value)
+        cells[f"{path}.bandwidth"] = Cell(quantity(f"{path}.bandwidth", rate), str(each), each)
     cards = cells.get(f"{path}.count")
     if cards is None and f"{path}.bandwidth" not in cells:
         return

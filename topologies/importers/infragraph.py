@@ -13,13 +13,14 @@ from typing import Any
 
 from topologies.documents import Document, Key, parse_yaml
 from topologies.errors import InputError
-from topologies.importers.devices import known_device
+from topologies.importers.devices import NVLINK_RATES, known_device
 from topologies.importers.facts import Fact, Facts, HostGroup, Text
 from topologies.importers.neighbours import run_length
 from topologies.importers.switch_graph import SwitchGraph, UnjoinedError, shape
 
 KIND = "infragraph"
 MOST_EDGES = 1 << 18
+KINDS = {*NVLINK_RATES, "infinity-fabric", "infiniband", "roce", "ethernet", "efa"}
 _ENDPOINT = re.compile(r"(?P<name>[^\[\]]+)(?:\[(?P<first>\d{0,6})(?P<colon>:)?(?P<end>\d{0,6})\])?")
 Part = tuple[str, int]
 """A name and an index: a component of a device, or an instance of the infrastructure."""
@@ -168,24 +169,45 @@ def _scale_up(
     ]
     if inside:
         facts = {"links.scale_up.is_there": text.fact(True, line, "edges between accelerators")}
+        facts |= _kind(text, "links.scale_up.kind", [link for one, _, link in device.edges if one[0] == xpu.name], line)
+        switches: list[frozenset[Part]] = [
+            frozenset(
+                far
+                for one, other, _ in device.edges
+                for near, far in ((one, other), (other, one))
+                if near == (xpu.name, rank) and far[0] != xpu.name and _is_fabric(device, far[0], xpu)
+            )
+            for rank in range(xpu.count)
+        ]
+        domain = run_length(switches) if all(switches) else None
+        if domain and 1 < domain < xpu.count:
+            facts["links.scale_up.domain"] = text.fact(domain, line, "accelerators on one scale-up switch")
         if all(inside):
             facts["links.scale_up.bandwidth"] = text.fact(sum(map(float, inside)), line, f"{len(inside)} links")
         return facts
     shared: defaultdict[Part, set[tuple[Part, Part]]] = defaultdict(set)
-    rates = []
+    rates, kinds = [], []
     for cable in found.cables:
         for near, far in ((cable.one, cable.other), (cable.other, cable.one)):
             if near[0][0] == name and near[1][0] == xpu.name:
                 shared[far[0]].add(near)
+                kinds.append(cable.link)
                 if near == ((name, 0), (xpu.name, 0)):
                     rates.append(found.rates.get(cable.link))
     if not shared:
         return {}
     domain = max(map(len, shared.values()))
     facts = {"links.scale_up.domain": text.fact(domain, line, "accelerators on one scale-up switch")}
+    facts |= _kind(text, "links.scale_up.kind", kinds, line)
     if rates and all(rates):
         facts["links.scale_up.bandwidth"] = text.fact(sum(map(float, rates)), line, f"{len(rates)} links")
     return facts
+
+
+def _kind(text: Text, path: str, links: list[str], line: int) -> dict[str, Fact]:
+    """The kind of a link that is called by it, perhaps with a number (`nvlink4`, `infiniband-2`)."""
+    kinds = {match[1] for link in links if (match := re.fullmatch(r"(nvlink\d|[a-z]+(?:-[a-z]+)*)(?:-\d+)?", link))} & KINDS
+    return {path: text.fact(kinds.pop(), line, "name of the link")} if len(kinds) == 1 else {}
 
 
 def _is_fabric(device: _Device, name: str, xpu: _Component) -> bool:
@@ -213,6 +235,8 @@ def _cards(
     if not count:
         return {}
     facts = {"links.scale_out.count": text.fact(count, line, "network cards of a server")}
+    used = [c.link for c in found.cables if (name, 0) in (c.one[0], c.other[0]) and "nic" in (c.one[1][0], c.other[1][0])]
+    facts |= _kind(text, "links.scale_out.kind", used, line)
     if ports and (rate := min(rate for _, rate in ports)):
         facts["links.scale_out.bandwidth"] = text.fact(rate, line, "link of a card")
     return facts
