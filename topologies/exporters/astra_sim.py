@@ -17,7 +17,9 @@ class UnsayableError(ValueError):
 def network_yaml(topology: Topology) -> str:
     """The dimensions: accelerators of a scale-up domain, domains below a leaf, what is above. Raises UnsayableError."""
     if len(topology.nodes) > 1:
-        raise UnsayableError(f"has {len(topology.nodes)} node groups, and ASTRA-sim one kind of accelerator; export one group")
+        raise UnsayableError(
+            f"has {len(topology.nodes)} node groups, and ASTRA-sim one kind of accelerator; export one group"
+        )
     group = topology.nodes[0]
     sizes, rates, waits = _dimensions(topology, group)
     lines = [
@@ -49,12 +51,16 @@ def _dimensions(topology: Topology, group: NodeGroup) -> tuple[list[int], list[f
         if ranks >= world:
             break
         if ranks % together:
-            raise UnsayableError(f"has {ranks} accelerators below a {level.name} and {together} in a scale-up domain: no whole ones")
+            raise UnsayableError(
+                f"has {ranks} accelerators below a {level.name} and {together} in a scale-up domain: no whole ones"
+            )
         if ranks > together:
             sizes.append(ranks // together)
             rates.append(rate)
             waits.append(wait)
         rate, wait, together = rate / level.oversubscription, level.latency, ranks
     if world % together:
-        raise UnsayableError(f"has {world} accelerators, which do not fill parts of {together}; choose a number that does")
+        raise UnsayableError(
+            f"has {world} accelerators, which do not fill parts of {together}; choose a number that does"
+        )
     return [*sizes, world // together], [*rates, rate], [*waits, wait]

@@ -45,7 +45,9 @@ def read(text: Text) -> Facts:
     each = [_number(document, "bandwidth", index, rate) * GB for index, rate in enumerate(rates)]
     seconds = [_number(document, "latency", index, wait, least=0.0) * 1e-9 for index, wait in enumerate(latencies)]
     if len({len(names), len(sizes), len(each), len(seconds)}) > 1:
-        said = ", ".join(f"{len(values)} in {key}" for key, values in zip(KEYS, (shapes, counts, rates, latencies), strict=True))
+        said = ", ".join(
+            f"{len(values)} in {key}" for key, values in zip(KEYS, (shapes, counts, rates, latencies), strict=True)
+        )
         raise InputError([document.fault(("topology",), f"every dimension needs a value in each list, not {said}")])
     world = math.prod(int(size) for size in sizes)
     if world > MOST_RANKS:
@@ -81,7 +83,9 @@ def _facts(
         if ratio < 1:
             remarks.append(f"dimension {index + 1} is faster than the one below it; taken as equally fast")
         if sizes[index] > 1:
-            levels.append(Level(f"level-{index - 1}", together, max(1.0, ratio), seconds[index], f"dimension {index + 1}"))
+            levels.append(
+                Level(f"level-{index - 1}", together, max(1.0, ratio), seconds[index], f"dimension {index + 1}")
+            )
     facts["scale_up_ranks"] = text.fact(sizes[0], lines["npus_count"], f"npus_count, dimension 1: {sizes[0]}")
     facts["world"] = text.fact(math.prod(sizes), lines["npus_count"], " x ".join(map(str, sizes)) + " accelerators")
     found = text.fact(tuple(levels), lines["npus_count"]) if levels else None
@@ -104,9 +108,7 @@ def _shape(document: Document, index: int, value: Any) -> str:
     return name
 
 
-def _number(
-    document: Document, key: str, index: int, value: Any, *, whole: bool = False, least: float = 1e-9
-) -> float:
+def _number(document: Document, key: str, index: int, value: Any, *, whole: bool = False, least: float = 1e-9) -> float:
     is_number = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
     if not is_number or not (least <= value <= 1e9) or (whole and value < 1):
         kind = "a whole number of at least 1" if whole else "a number above 0" if least else "a number of at least 0"

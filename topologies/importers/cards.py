@@ -31,7 +31,9 @@ def scale_out(cards: Sequence[Card], accelerators: int, text: Text) -> tuple[dic
         kind = Counter(card.kind for card in near if card.kind).most_common(1)[0][0]
         if len(kinds) > 1 and kind:
             near = [card for card in near if card.kind in (kind, None)]
-            remarks.append(f"cards of several kinds ({', '.join(sorted(map(str, kinds)))}); {kind} is taken as scale-out")
+            remarks.append(
+                f"cards of several kinds ({', '.join(sorted(map(str, kinds)))}); {kind} is taken as scale-out"
+            )
     left = [card.name for card in cards if card not in near]
     if left:
         remarks.append(f"{', '.join(left[:6])}{' …' if len(left) > 6 else ''}: no scale-out cards; left out")

@@ -81,11 +81,15 @@ def complete(merged: Merged, like: str | None, nodes: int | None) -> Completed:
         levels = [level for level in levels if level.name != "block"]
     elif any(group.domain_nodes for group in groups):
         groups, per_node = _joined(groups, per_node)
-        remarks.append(f"blocks and domains of the files are no scale-up domains: that of {base.name} does not span them")
+        remarks.append(
+            f"blocks and domains of the files are no scale-up domains: that of {base.name} does not span them"
+        )
     world = merged.node.get("world")
     if nodes is not None and len(groups) > 1:
         names = ", ".join(str(group.count.value) for group in groups)
-        raise InputError.at(f"--nodes {nodes}", f"the files list {len(groups)} node groups ({names} nodes); edit their counts")
+        raise InputError.at(
+            f"--nodes {nodes}", f"the files list {len(groups)} node groups ({names} nodes); edit their counts"
+        )
     done = []
     for number, (group, count) in enumerate(zip(groups, per_node, strict=True)):
         name = group.name or base.name
@@ -97,7 +101,10 @@ def complete(merged: Merged, like: str | None, nodes: int | None) -> Completed:
         made.cells |= _cells(facts, group if spans else None, base, count, is_many=is_many, remarks=remarks)
         done.append(made)
     if world is not None and merged.levels is not None and merged.levels.source == world.source:
-        levels = [Level(each.name, each.nodes // per_node[0], each.oversubscription, each.latency, each.words) for each in levels]
+        levels = [
+            Level(each.name, each.nodes // per_node[0], each.oversubscription, each.latency, each.words)
+            for each in levels
+        ]
     found = tuple((level, merged.levels) for level in levels if level.nodes >= 1)
     rails = Cell(True, str(merged.rails), merged.rails) if merged.rails else None
     return Completed(done, found, rails, [*contradictions, *remarks], base.words)
@@ -227,7 +234,7 @@ def _cells(
     if ddr is not None and "host.ddr.bandwidth" not in cells:
         remarks.append("host memory is left out: its bandwidth is not known; name a topology with host.ddr: --like")
         del cells["host.ddr.capacity"]
-    per_switch = cells["links.pcie.accelerators_per_switch"] if "links.pcie.accelerators_per_switch" in cells else None
+    per_switch = cells.get("links.pcie.accelerators_per_switch")
     if per_switch and count % per_switch.value:
         if per_switch.fact:
             remarks.append(f"{per_switch.value} accelerators a PCIe switch do not divide {count}; each counts as alone")
@@ -332,7 +339,9 @@ def _scale_out(
         place = next(fact for name, fact in facts.items() if name.startswith(path))
         missing = f"{path}.bandwidth" if cards else f"{path}.count"
         if is_many:
-            message = "no file says it; add a dump of NCCL or ibnetdiscover, or name a topology with scale-out cards: --like"
+            message = (
+                "no file says it; add a dump of NCCL or ibnetdiscover, or name a topology with scale-out cards: --like"
+            )
             raise InputError([Fault(place.source, max(place.line, 1), 1, missing, message)])
         remarks.append(f"scale-out cards are left out: {missing} is not known, and one node needs none")
         for name in [name for name in cells if name.startswith(f"{path}.")]:
@@ -343,7 +352,9 @@ def _scale_out(
     rate = cells[f"{path}.bandwidth"]
     fitting, total = shares(int(cards.value), count, _number("bandwidth", rate.value))
     if fitting != cards.value:
-        remarks.append(f"{cards.value} cards do not serve {count} accelerators in equal shares; taken as {fitting}, as fast")
+        remarks.append(
+            f"{cards.value} cards do not serve {count} accelerators in equal shares; taken as {fitting}, as fast"
+        )
         cells[f"{path}.count"] = Cell(fitting, f"{cards.comment}; {cards.value} cards as {fitting}", cards.fact)
         words = f"{rate.comment}; {cards.value} cards as {fitting}"
         cells[f"{path}.bandwidth"] = Cell(quantity(f"{path}.bandwidth", total), words, rate.fact)

@@ -130,7 +130,9 @@ def _add_accelerators(text: Text, gpus: list[_Device], facts: dict[str, Fact]) -
     if per_switch is None:
         remarks.append("accelerators are spread unevenly over PCIe ports")
     else:
-        facts["links.pcie.accelerators_per_switch"] = text.fact(per_switch, line, "GPUs below one port of a host bridge")
+        facts["links.pcie.accelerators_per_switch"] = text.fact(
+            per_switch, line, "GPUs below one port of a host bridge"
+        )
     return remarks
 
 

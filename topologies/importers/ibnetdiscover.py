@@ -87,7 +87,9 @@ def _cables(text: Text, names: dict[str, str]) -> Iterator[_Cable]:
             continue
         port = _PORT.match(line)
         if port is None or here is None:
-            text.refuse(number, f"is no port of a {'device' if port is None else 'Switch or Ca above it'}: {line[:40]!r}")
+            text.refuse(
+                number, f"is no port of a {'device' if port is None else 'Switch or Ca above it'}: {line[:40]!r}"
+            )
         if max(len(port["port"]), len(port["far"])) > 5:
             text.refuse(number, "the number of a port is too long")
         quoted = re.search(r'#\s*"([^"]*)"', line)

@@ -9,7 +9,7 @@ import yaml
 
 from topologies.cluster import Topology
 from topologies.documents import Document, Origin, validate
-from topologies.errors import InputError, printable
+from topologies.errors import Fault, InputError, printable
 from topologies.importers import kinds
 from topologies.importers.completion import Cell, Completed, Group, complete
 from topologies.importers.facts import Fact, Facts
@@ -44,7 +44,7 @@ def imported(
 
     Raises InputError, with file, line and remedy, for what cannot be read, what contradicts itself and what is missing.
     """
-    faults = []
+    faults: list[Fault] = []
     found: list[Facts] = []
     for path in files:
         try:
@@ -156,11 +156,10 @@ def _hosts(group: Group, done: Completed, first: int) -> list[str]:
         size = max(1, int(domain.value) // int(group.cells["accelerators.count"].value))
     if count > MOST_LINES * size:
         size = count
+    parts = [(first + start, group.hosts[start : start + size]) for start in range(0, count, size)]
     return [
-        f"node{'s' if len(part) > 1 else ''} {first + start}{f'-{first + start + len(part) - 1}' if len(part) > 1 else ''}:"
-        f" {fold(part)}"
-        for start in range(0, count, size)
-        if (part := group.hosts[start : start + size])
+        f"node {start}: {part[0]}" if len(part) == 1 else f"nodes {start}-{start + len(part) - 1}: {fold(part)}"
+        for start, part in parts
     ]
 
 

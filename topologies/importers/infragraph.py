@@ -125,7 +125,9 @@ def _facts(text: Text, document: Document, found: _Infrastructure, servers: dict
         line = (document.locate(device.path) or (1, 1))[0]
         fields, said = _of_device(text, document, found, name, device, graph)
         remarks += said
-        groups.append(HostGroup(text.fact(count, line, f"instances {name!r} of {device.name!r}"), (), fields, name=name))
+        groups.append(
+            HostGroup(text.fact(count, line, f"instances {name!r} of {device.name!r}"), (), fields, name=name)
+        )
     return Facts(KIND, text.source, {}, tuple(groups), levels, rails, tuple(dict.fromkeys(remarks)))
 
 
@@ -147,7 +149,13 @@ def _of_device(
     for one, other, link in device.edges:
         for near, far in ((one, other), (other, one)):
             component = device.components.get(far[0])
-            if near[0] == xpu.name and near[1] < xpu.count and component and component.is_pcie and not component.is_accelerator:
+            if (
+                near[0] == xpu.name
+                and near[1] < xpu.count
+                and component
+                and component.is_pcie
+                and not component.is_accelerator
+            ):
                 owners[near[1]] = owners[near[1]] or far
                 rates.append(device.rates.get(link))
     if None not in owners and (per_switch := run_length(owners)):
@@ -182,8 +190,9 @@ def _scale_up(
         domain = run_length(switches) if all(switches) else None
         if domain and 1 < domain < xpu.count:
             facts["links.scale_up.domain"] = text.fact(domain, line, "accelerators on one scale-up switch")
-        if all(inside):
-            facts["links.scale_up.bandwidth"] = text.fact(sum(map(float, inside)), line, f"{len(inside)} links")
+        known = [rate for rate in inside if rate]
+        if len(known) == len(inside):
+            facts["links.scale_up.bandwidth"] = text.fact(sum(known), line, f"{len(inside)} links")
         return facts
     shared: defaultdict[Part, set[tuple[Part, Part]]] = defaultdict(set)
     rates, kinds = [], []
@@ -199,14 +208,17 @@ def _scale_up(
     domain = max(map(len, shared.values()))
     facts = {"links.scale_up.domain": text.fact(domain, line, "accelerators on one scale-up switch")}
     facts |= _kind(text, "links.scale_up.kind", kinds, line)
-    if rates and all(rates):
-        facts["links.scale_up.bandwidth"] = text.fact(sum(map(float, rates)), line, f"{len(rates)} links")
+    told = [rate for rate in rates if rate]
+    if told and len(told) == len(rates):
+        facts["links.scale_up.bandwidth"] = text.fact(sum(told), line, f"{len(rates)} links")
     return facts
 
 
 def _kind(text: Text, path: str, links: list[str], line: int) -> dict[str, Fact]:
     """The kind of a link that is called by it, perhaps with a number (`nvlink4`, `infiniband-2`)."""
-    kinds = {match[1] for link in links if (match := re.fullmatch(r"(nvlink\d|[a-z]+(?:-[a-z]+)*)(?:-\d+)?", link))} & KINDS
+    kinds = {
+        match[1] for link in links if (match := re.fullmatch(r"(nvlink\d|[a-z]+(?:-[a-z]+)*)(?:-\d+)?", link))
+    } & KINDS
     return {path: text.fact(kinds.pop(), line, "name of the link")} if len(kinds) == 1 else {}
 
 
@@ -235,7 +247,9 @@ def _cards(
     if not count:
         return {}
     facts = {"links.scale_out.count": text.fact(count, line, "network cards of a server")}
-    used = [c.link for c in found.cables if (name, 0) in (c.one[0], c.other[0]) and "nic" in (c.one[1][0], c.other[1][0])]
+    used = [
+        c.link for c in found.cables if (name, 0) in (c.one[0], c.other[0]) and "nic" in (c.one[1][0], c.other[1][0])
+    ]
     facts |= _kind(text, "links.scale_out.kind", used, line)
     if ports and (rate := min(rate for _, rate in ports)):
         facts["links.scale_out.bandwidth"] = text.fact(rate, line, "link of a card")
@@ -291,7 +305,11 @@ def _infrastructure(document: Document, root: tuple[Key, ...], inner: dict[str, 
 
 
 def _add_instances(
-    document: Document, path: tuple[Key, ...], item: dict[str, Any], instances: dict[str, tuple[str, int]], of: str | None
+    document: Document,
+    path: tuple[Key, ...],
+    item: dict[str, Any],
+    instances: dict[str, tuple[str, int]],
+    of: str | None,
 ) -> None:
     for index, each in enumerate(_mappings(document, (*path, "instances"), item.get("instances"))):
         device = str(each.get("device", of or ""))
@@ -302,8 +320,8 @@ def _device(document: Document, path: tuple[Key, ...], item: dict[str, Any]) -> 
     connections = list(_connections(document, (*path, "connections"), item.get("connections"), 5))
     most: Counter[str] = Counter()
     for words in connections:
-        for name, index in ((words[0], words[1]), (words[3], words[4])):
-            most[name] = max(most[name], int(index) + 1)
+        for end, place in ((words[0], words[1]), (words[3], words[4])):
+            most[end] = max(most[end], int(place) + 1)
     components: dict[str, _Component] = {}
     for index, each in enumerate(_mappings(document, (*path, "components"), item.get("components"))):
         here = (*path, "components", index)
@@ -319,13 +337,21 @@ def _device(document: Document, path: tuple[Key, ...], item: dict[str, Any]) -> 
         ends = []
         for key in ("ep1", "ep2"):
             end = edge.get(key)
-            name = end.get("component") if isinstance(end, dict) else None
+            part = end.get("component") if isinstance(end, dict) else None
             sizes = {each.name: each.count for each in components.values()}
-            ends.append([] if isinstance(end, dict) and end.get("device") else _parts(document, (*here, key), name, sizes))
+            ends.append(
+                [] if isinstance(end, dict) and end.get("device") else _parts(document, (*here, key), name, sizes)
+            )
         edges += [(one, other, str(edge.get("link", ""))) for one, other in _paired(document, here, edge, *ends)]
         if len(edges) > MOST_EDGES:
             raise InputError([document.fault(here, f"make more than {MOST_EDGES:,} links")])
-    return _Device(str(item.get("name") or item.get("description") or "device"), components, edges, _rates(document, path, item), path)
+    return _Device(
+        str(item.get("name") or item.get("description") or "device"),
+        components,
+        edges,
+        _rates(document, path, item),
+        path,
+    )
 
 
 def _parts(document: Document, path: tuple[Key, ...], value: Any, sizes: dict[str, int]) -> list[Part]:
@@ -344,7 +370,9 @@ def _parts(document: Document, path: tuple[Key, ...], value: Any, sizes: dict[st
     return [(match["name"], index) for index in chosen]
 
 
-def _paired(document: Document, path: tuple[Key, ...], edge: dict[str, Any], one: list[Any], other: list[Any]) -> Iterator[tuple[Any, Any]]:
+def _paired(
+    document: Document, path: tuple[Key, ...], edge: dict[str, Any], one: list[Any], other: list[Any]
+) -> Iterator[tuple[Any, Any]]:
     """Every pair of two endpoints: each with each, or in order."""
     scheme = edge.get("scheme", "many2many" if edge.get("many2many") else "one2one")
     if scheme not in ("one2one", "many2many"):
@@ -356,7 +384,9 @@ def _paired(document: Document, path: tuple[Key, ...], edge: dict[str, Any], one
     return zip(one, other, strict=False)
 
 
-def _cables(document: Document, root: tuple[Key, ...], inner: dict[str, Any], found: _Infrastructure) -> Iterator[_Cable]:
+def _cables(
+    document: Document, root: tuple[Key, ...], inner: dict[str, Any], found: _Infrastructure
+) -> Iterator[_Cable]:
     for words in _connections(document, (*root, "connections"), inner.get("connections"), 9):
         one = ((words[0], int(words[1])), (words[2], int(words[3])))
         yield _Cable(one, ((words[5], int(words[6])), (words[7], int(words[8]))), words[4])
@@ -404,7 +434,13 @@ def _rates(document: Document, path: tuple[Key, ...], item: dict[str, Any]) -> d
             if not match or value is None:
                 continue
             if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < 1e9:
-                raise InputError([document.fault((*path, "links", index), f"{key} must be a number above 0, not {str(value)[:40]!r}")])
+                raise InputError(
+                    [
+                        document.fault(
+                            (*path, "links", index), f"{key} must be a number above 0, not {str(value)[:40]!r}"
+                        )
+                    ]
+                )
             rates[str(link.get("name"))] = value * _UNITS[match[1]]
     return rates
 
@@ -422,5 +458,7 @@ def _mappings(document: Document, path: tuple[Key, ...], value: Any) -> list[dic
 
 def _count(document: Document, path: tuple[Key, ...], value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 1 << 18:
-        raise InputError([document.fault((*path, "count"), f"must be a whole number of at least 1, not {str(value)[:40]!r}")])
+        raise InputError(
+            [document.fault((*path, "count"), f"must be a whole number of at least 1, not {str(value)[:40]!r}")]
+        )
     return value

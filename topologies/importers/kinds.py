@@ -56,7 +56,9 @@ def read(path: Path, kind: str | None = None) -> Facts:
     form = recognised(text.text)
     if form is None:
         names = ", ".join(sorted(FORMATS))
-        raise InputError.at(text.source, f"is of no format that is known here; name it with --kind: {names}", line=1, column=1)
+        raise InputError.at(
+            text.source, f"is of no format that is known here; name it with --kind: {names}", line=1, column=1
+        )
     return form.read(text)
 
 

@@ -73,13 +73,15 @@ def merge(files: Sequence[Facts]) -> Merged:
         own = {path: [(hosts.kind if hosts else "", fact), *facts.get(path, [])] for path, fact in group.fields.items()}
         groups.append(replace(group, fields=_pick_all(_with_section(own, facts), contradictions)))
     levels = _first([each for each in files if each.levels and each.levels.value], NETWORK_ORDER)
-    for each in files:
-        if levels and each.levels and each.levels.value and each is not levels:
-            contradictions.append(f"levels of switches: {_name(levels)} counts, not {_name(each)}")
+    contradictions += [
+        f"levels of switches: {_name(levels)} counts, not {_name(each)}"
+        for each in files
+        if levels and each.levels and each.levels.value and each is not levels
+    ]
     rails = next((each.rails for each in files if each.rails), None)
-    said = tuple(dict.fromkeys(contradictions))
+    told = tuple(dict.fromkeys(contradictions))
     sources = tuple(dict.fromkeys(_name(each) for each in files))
-    return Merged(node, tuple(groups), levels.levels if levels else None, rails, said, tuple(remarks), sources)
+    return Merged(node, tuple(groups), levels.levels if levels else None, rails, told, tuple(remarks), sources)
 
 
 def _with_section(
@@ -142,7 +144,9 @@ def _pick(path: str, found: list[tuple[str, Fact]], contradictions: list[str]) -
         if _is_same(best.value, other.value) or other.words.startswith("assumed"):
             continue
         if path in EXACT:
-            message = f"is {other.value} here and {best.value} in {best.place}: these are not one kind of node; leave one out"
+            message = (
+                f"is {other.value} here and {best.value} in {best.place}: these are not one kind of node; leave one out"
+            )
             raise InputError([Fault(other.source, max(other.line, 1), 1, path, message)])
         contradictions.append(f"{path}: {_said(best)} and counts; {_said(other)}")
     return best

@@ -34,7 +34,9 @@ def read(text: Text) -> Facts:
     names = _names(text, lines)
     matrix = _matrix(text, lines)
     if matrix is None and not names:
-        text.refuse(1, "holds neither the matrix of nvidia-smi topo -m nor names of accelerators; paste the whole output")
+        text.refuse(
+            1, "holds neither the matrix of nvidia-smi topo -m nor names of accelerators; paste the whole output"
+        )
     node = dict(names)
     remarks: list[str] = []
     if matrix is not None:
@@ -125,7 +127,8 @@ def _of_matrix(text: Text, matrix: _Matrix, names: dict[str, Fact]) -> tuple[dic
     device = names.get("accelerators.device")
     remarks = _add_scale_up(text, matrix, device.value if device else None, facts)
     near = [
-        tuple(name for name, cell in zip(matrix.cards, row[count:], strict=True) if cell in _NEAR) for row in matrix.rows
+        tuple(name for name, cell in zip(matrix.cards, row[count:], strict=True) if cell in _NEAR)
+        for row in matrix.rows
     ]
     per_switch = None
     if any(near):
@@ -193,12 +196,14 @@ def _names(text: Text, lines: Sequence[tuple[int, str]]) -> dict[str, Fact]:
     line, name, _ = found[0]
     for number, other, _ in found:
         if other != name:
-            message = f"{other!r} beside {name!r} (line {line}): the accelerators of a node must be alike; describe one kind"
+            message = (
+                f"{other!r} beside {name!r} (line {line}): the accelerators of a node must be alike; describe one kind"
+            )
             text.refuse(number, message, "name")
     facts = {
-        "accelerators.count": text.fact(len(found), line, "names in the list"),
-        "accelerators.device": text.fact(device_of_name(name), line, name),
+        "accelerators.count": text.fact(len(found), first, "names in the list"),
+        "accelerators.device": text.fact(device_of_name(name), first, name),
     }
     if sizes := [size for _, _, size in found if size]:
-        facts["accelerators.hbm.capacity"] = text.fact(min(sizes) << 20, line, "memory.total")
+        facts["accelerators.hbm.capacity"] = text.fact(min(sizes) << 20, first, "memory.total")
     return facts

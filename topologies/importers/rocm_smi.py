@@ -37,7 +37,9 @@ def read(text: Text) -> Facts:
 
 def _matrix(text: Text) -> tuple[int, list[str], list[list[str]]]:
     """The line of the header, the accelerators and the type of every link."""
-    title, start, gpus, rows = "", 0, [], []
+    title, start = "", 0
+    gpus: list[str] = []
+    rows: list[list[str]] = []
     for number, line in text.lines():
         words = line.split()
         if match := _TITLE.match(line.strip()):
@@ -51,7 +53,9 @@ def _matrix(text: Text) -> tuple[int, list[str], list[list[str]]]:
         elif words[0] in gpus and len(rows) < len(gpus):
             cells = words[1:]
             if len(cells) != len(gpus) or not set(cells) <= {"0", "XGMI", "PCIE"}:
-                text.refuse(number, f"is no row of {len(gpus)} link types (XGMI, PCIE); paste the whole output", words[0])
+                text.refuse(
+                    number, f"is no row of {len(gpus)} link types (XGMI, PCIE); paste the whole output", words[0]
+                )
             rows.append(cells)
     if not gpus or len(rows) < len(gpus):
         text.refuse(start, f"has {len(rows)} of {len(gpus)} rows of link types; paste the whole output")

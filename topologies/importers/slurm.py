@@ -163,7 +163,9 @@ def read_yaml(text: Text) -> Facts:
     item = document.data[chosen]
     remarks = []
     if len(document.data) > 1:
-        remarks.append(f"holds {len(document.data)} topologies; {item.get('topology')!r} is taken, its default or first")
+        remarks.append(
+            f"holds {len(document.data)} topologies; {item.get('topology')!r} is taken, its default or first"
+        )
     if "tree" in item:
         switches = {
             name: Switch(line, tuple(below), tuple(hosts))
@@ -183,7 +185,9 @@ def _chosen(document: Document) -> int:
         index for index, item in enumerate(document.data) if isinstance(item, dict) and item.keys() & {"tree", "block"}
     ]
     if not usable:
-        raise InputError([document.fault((0,), "no topology of the file has a tree or block; nothing says the network")])
+        raise InputError(
+            [document.fault((0,), "no topology of the file has a tree or block; nothing says the network")]
+        )
     return next((index for index in usable if document.data[index].get("cluster_default") is True), usable[0])
 
 

@@ -164,7 +164,11 @@ def _levels(
         levels.append(_level(height, parts, up, down, remarks))
         height += 1
         reach = _components(
-            [[one, other] for one, other, _ in graph.links if max(heights.get(one, 99), heights.get(other, 99)) <= height]
+            [
+                [one, other]
+                for one, other, _ in graph.links
+                if max(heights.get(one, 99), heights.get(other, 99)) <= height
+            ]
             + [sorted(pod.leaves) for pod in pods]
         )
         sums: Counter[frozenset[str]] = Counter()

@@ -35,15 +35,7 @@ class TreeError(ValueError):
 
 def shape(switches: Mapping[str, Switch]) -> TreeShape:
     """The levels of a tree. Raises TreeError for a circle, a switch that is not described and one below two others."""
-    above: dict[str, str] = {}
-    for name, switch in switches.items():
-        for child in switch.switches:
-            if child not in switches:
-                raise TreeError(switch.line, f"switch {name!r} joins {child!r}, which no line describes")
-            if child in above:
-                raise TreeError(switch.line, f"switch {child!r} is below {above[child]!r} and {name!r}; name it in one")
-            above[child] = name
-    roots = [name for name in switches if name not in above]
+    roots = _roots(switches)
     heights: dict[str, int] = {}
     order = [name for root in roots for name in _below(switches, root)]
     for name in reversed(order):
@@ -61,16 +53,33 @@ def shape(switches: Mapping[str, Switch]) -> TreeShape:
     levels: list[Level] = []
     for height in range(max(heights.values()) + 1):
         there = [sizes[name] for name in order if heights[name] == height and sizes[name]]
-        if not there or (len(there) == 1 and there[0] == len(hosts)):
-            continue
-        nodes = Counter(there).most_common(1)[0][0]
-        if len(set(there)) > 1:
-            remarks.append(f"switches of {min(there)} to {max(there)} nodes; taken as {nodes}, the most frequent")
-        if levels:
-            nodes = levels[-1].nodes * max(2, round(nodes / levels[-1].nodes))
-        name = "leaf" if height == 0 else "spine" if height == 1 else f"level-{height}"
-        levels.append(Level(name, nodes, words=f"{len(there)} switches"))
+        if there and not (len(there) == 1 and there[0] == len(hosts)):
+            levels.append(_level(height, there, levels, remarks))
     return TreeShape(tuple(hosts), tuple(levels), tuple(remarks))
+
+
+def _roots(switches: Mapping[str, Switch]) -> list[str]:
+    """The switches below no other."""
+    above: dict[str, str] = {}
+    for name, switch in switches.items():
+        for child in switch.switches:
+            if child not in switches:
+                raise TreeError(switch.line, f"switch {name!r} joins {child!r}, which no line describes")
+            if child in above:
+                raise TreeError(switch.line, f"switch {child!r} is below {above[child]!r} and {name!r}; name it in one")
+            above[child] = name
+    return [name for name in switches if name not in above]
+
+
+def _level(height: int, sizes: Sequence[int], below: Sequence[Level], remarks: list[str]) -> Level:
+    """A level whose switches have so many nodes each."""
+    nodes = Counter(sizes).most_common(1)[0][0]
+    if len(set(sizes)) > 1:
+        remarks.append(f"switches of {min(sizes)} to {max(sizes)} nodes; taken as {nodes}, the most frequent")
+    if below:
+        nodes = below[-1].nodes * max(2, round(nodes / below[-1].nodes))
+    name = "leaf" if height == 0 else "spine" if height == 1 else f"level-{height}"
+    return Level(name, nodes, words=f"{len(sizes)} switches")
 
 
 def _below(switches: Mapping[str, Switch], root: str) -> Sequence[str]:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from topologies.documents import Document, parse_yaml
+from topologies.documents import Document, Key, parse_yaml
 from topologies.errors import InputError
 from topologies.importers import switch_trees
 from topologies.importers.facts import Fact, Facts, HostGroup, Text
@@ -54,6 +54,7 @@ def read(text: Text) -> Facts:
 def _switches(document: Document) -> dict[str, Switch]:
     """The switches, a mapping by name or (formerly) a list."""
     data = document.data.get("switches") or {}
+    entries: list[tuple[str, tuple[Key, ...], Any]]
     if isinstance(data, dict):
         entries = [(str(name), ("switches", str(name)), item or {}) for name, item in data.items()]
     elif isinstance(data, list):
@@ -122,8 +123,9 @@ def _domain(block: dict[str, Any]) -> str | None:
 def _device(document: Document, text: Text) -> dict[str, Fact]:
     """The accelerator, where all blocks (in the former form) name one that has a single variant."""
     blocks = document.data.get("capacity_blocks")
-    kinds = {str(each["type"]) for each in blocks if isinstance(each, dict) and each.get("type")} if blocks else set()
-    if len(kinds) != 1 or not isinstance(blocks, list) or next(iter(kinds)) not in ("GB200", "GB300"):
+    listed_blocks = blocks if isinstance(blocks, list) else []
+    kinds = {str(each["type"]) for each in listed_blocks if isinstance(each, dict) and each.get("type")}
+    if len(kinds) != 1 or not kinds <= {"GB200", "GB300"}:
         return {}
     line = (document.locate(("capacity_blocks",)) or (1, 1))[0]
     return {"accelerators.device": text.fact(next(iter(kinds)), line, "type of the blocks")}
