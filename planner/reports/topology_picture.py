@@ -70,7 +70,8 @@ def picture(topology: Topology) -> str:
         bottom = max(bottom, _panel(canvas, group, x, top, joined=topology.node_count > 1))
     height = bottom + MARGIN
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:g}" height="{height:g}" viewBox="0 0 {width:g} {height:g}"'
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:g}" height="{height:g}"'
+        f' viewBox="0 0 {width:g} {height:g}"'
         f' font-family="sans-serif" fill="#222" role="img" aria-label={quoteattr(_plain(head))}>\n'
         f'<rect width="{width:g}" height="{height:g}" fill="#fff"/>\n' + "\n".join(canvas.parts) + "\n</svg>\n"
     )
@@ -87,11 +88,11 @@ def _panel(canvas: _Canvas, group: NodeGroup, x: float, top: float, *, joined: b
     if nics is not None:
         if joined:
             canvas.line(x + PANEL / 2, top - ROW, x + PANEL / 2, top)
-        _row(canvas, inner, y, width, nics.count, "card", "nic", 20)
+        _row(canvas, inner, y, width, nics.count, "card", "NIC", 20)
         canvas.text(inner, y + 34, f"scale-out: {cards_words(nics)}")
         y += 46
     per_switch, count = group.links.pcie.accelerators_per_switch, group.accelerators.count
-    _row(canvas, inner, y, width, count // per_switch, "pcie", "PCIe switch", 20)
+    _row(canvas, inner, y, width, count // per_switch, "pcie", "PCIe switch" if per_switch > 1 else "PCIe", 20)
     shared = f", {per_switch} share an uplink" if per_switch > 1 else ""
     canvas.text(inner, y + 34, f"PCIe: {rate(group.links.pcie.bandwidth)} each{shared}")
     y = _accelerators(canvas, group, inner, y + 46, width)

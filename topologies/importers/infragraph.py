@@ -339,9 +339,8 @@ def _device(document: Document, path: tuple[Key, ...], item: dict[str, Any]) -> 
             end = edge.get(key)
             part = end.get("component") if isinstance(end, dict) else None
             sizes = {each.name: each.count for each in components.values()}
-            ends.append(
-                [] if isinstance(end, dict) and end.get("device") else _parts(document, (*here, key), name, sizes)
-            )
+            outer = isinstance(end, dict) and end.get("device")
+            ends.append([] if outer else _parts(document, (*here, key), part, sizes))
         edges += [(one, other, str(edge.get("link", ""))) for one, other in _paired(document, here, edge, *ends)]
         if len(edges) > MOST_EDGES:
             raise InputError([document.fault(here, f"make more than {MOST_EDGES:,} links")])

@@ -19,8 +19,8 @@ def scale_up_links(counts: Sequence[Sequence[int]], most: int) -> ScaleUpLinks:
     """The domain that a matrix of links describes: counts[i][j] links between i and j, 0 where there are none.
 
     Where all pairs together would need more links than an accelerator has (`most`), a switch joins them, and the count
-    of each pair is all links of an accelerator. A domain is the longest run of consecutive accelerators of one component that
-    divides their number.
+    of each pair is all links of an accelerator. A domain is the longest run of consecutive accelerators of one component
+    that divides their number.
     """
     component = _components(counts)
     size = len(counts)

@@ -193,12 +193,10 @@ def _names(text: Text, lines: Sequence[tuple[int, str]]) -> dict[str, Fact]:
         text.refuse(1, f"names no accelerator below its header; run {ASK} on a node that has some")
     if not found:
         return {}
-    line, name, _ = found[0]
+    first, name, _ = found[0]
     for number, other, _ in found:
         if other != name:
-            message = (
-                f"{other!r} beside {name!r} (line {line}): the accelerators of a node must be alike; describe one kind"
-            )
+            message = f"{other!r} beside {name!r} (line {first}): the accelerators of a node must be alike"
             text.refuse(number, message, "name")
     facts = {
         "accelerators.count": text.fact(len(found), first, "names in the list"),
