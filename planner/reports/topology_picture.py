@@ -55,11 +55,12 @@ def picture(topology: Topology) -> str:
     y: float = MARGIN + 2 * ROW
     middle = width / 2
     if topology.node_count > 1:
-        for label, words in network_lines(topology):
+        for number, (label, words) in enumerate(network_lines(topology)):
+            if number:
+                canvas.line(middle, y - ROW, middle, y)
             canvas.box(MARGIN, y, width - 2 * MARGIN, ROW + 8, "switch", label)
             canvas.text(middle, y + 19, _cut(f"{label}: {words}", 76 * columns), middle=True)
             y += 2 * ROW + 8
-            canvas.line(middle, y - ROW, middle, y)
     else:
         y += 4
     top = bottom = y

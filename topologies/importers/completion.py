@@ -17,7 +17,7 @@ QUERY = "nvidia-smi --query-gpu=name,memory.total --format=csv"
 ONLY_NAMED = ("host.ssd.", "host.scm.", "remote.", "links.front_end.", "price", "power", "reserve.")
 """What an accelerator's name says nothing of: taken only from a topology that --like names."""
 
-_DERIVED = (".links", ".is_there", ".rank_bandwidth")
+_DERIVED = (".pair_links", ".mesh_links", ".is_there", ".rank_bandwidth")
 """Ends of paths that no topology has: what bandwidths and kinds follow from."""
 
 
@@ -287,13 +287,15 @@ def _scale_up(cells: dict[str, Cell], facts: Mapping[str, Fact], group: HostGrou
         for each in [each for each in cells if each.startswith(f"{path}.")]:
             del cells[each]
         return
-    links, there = facts.get(f"{path}.links"), facts.get(f"{path}.is_there")
+    links, there = facts.get(f"{path}.pair_links"), facts.get(f"{path}.is_there")
+    mesh = facts.get(f"{path}.mesh_links", links)
     known = nvlink_of(str(cells["accelerators.device"].value))
-    if links is not None and known is not None:
-        kind, _, rate = known
+    if links is not None and mesh is not None and known is not None:
+        kind, most, rate = known
+        count_of_links = mesh.value if mesh.value <= most else links.value
         cells[f"{path}.kind"] = Cell(kind, f"{links.place}: generation of the device", links)
-        words = f"{links}, each {rate / 1e9:g} GB/s"
-        cells[f"{path}.bandwidth"] = Cell(quantity(f"{path}.bandwidth", links.value * rate), words, links)
+        words = f"{links}: {count_of_links} links of {rate / 1e9:g} GB/s"
+        cells[f"{path}.bandwidth"] = Cell(quantity(f"{path}.bandwidth", count_of_links * rate), words, links)
     said = links or there or facts.get(f"{path}.domain") or facts.get(f"{path}.kind")
     if said is not None and f"{path}.bandwidth" not in cells:
         message = "the accelerators are linked, and nothing says how fast; name a topology with links.scale_up: --like"

@@ -320,9 +320,10 @@ def _device(document: Document, path: tuple[Key, ...], item: dict[str, Any]) -> 
     connections = list(_connections(document, (*path, "connections"), item.get("connections"), 5))
     most: Counter[str] = Counter()
     for words in connections:
-        for end, place in ((words[0], words[1]), (words[3], words[4])):
-            most[end] = max(most[end], int(place) + 1)
+        for part, place in ((words[0], words[1]), (words[3], words[4])):
+            most[part] = max(most[part], int(place) + 1)
     components: dict[str, _Component] = {}
+    here: tuple[Key, ...]
     for index, each in enumerate(_mappings(document, (*path, "components"), item.get("components"))):
         here = (*path, "components", index)
         name = str(each.get("name", ""))
@@ -337,10 +338,10 @@ def _device(document: Document, path: tuple[Key, ...], item: dict[str, Any]) -> 
         ends = []
         for key in ("ep1", "ep2"):
             end = edge.get(key)
-            part = end.get("component") if isinstance(end, dict) else None
+            component = end.get("component") if isinstance(end, dict) else None
             sizes = {each.name: each.count for each in components.values()}
             outer = isinstance(end, dict) and end.get("device")
-            ends.append([] if outer else _parts(document, (*here, key), part, sizes))
+            ends.append([] if outer else _parts(document, (*here, key), component, sizes))
         edges += [(one, other, str(edge.get("link", ""))) for one, other in _paired(document, here, edge, *ends)]
         if len(edges) > MOST_EDGES:
             raise InputError([document.fault(here, f"make more than {MOST_EDGES:,} links")])

@@ -9,7 +9,6 @@ from topologies.importers.devices import (
     device_of_pci,
     is_accelerator,
     is_card,
-    nvlink_of,
     pcie_bytes_per_s,
 )
 from topologies.importers.facts import Fact, Facts, Text
@@ -128,19 +127,18 @@ def _add_links(text: Text, gpus: list[_Place], facts: dict[str, Fact]) -> list[s
             elif target is not None:
                 counts[number][target] += count
     remarks = [f"{loops} links lead from an accelerator to itself, and are left out"] if loops else []
-    device = facts.get("accelerators.device")
-    known = nvlink_of(device.value if device else None)
     if any(to_switch):
         if not all(to_switch):
             text.refuse(line, "some accelerators have links to a switch and others none: the file is cut off")
-        facts["links.scale_up.links"] = text.fact(min(to_switch), line, f"{min(to_switch)} links to switches")
+        facts["links.scale_up.pair_links"] = text.fact(min(to_switch), line, "nvlink to switches")
         return remarks
-    joined = scale_up_links(counts, known[1] if known else max(1, max(map(max, counts))))
+    joined = scale_up_links(counts)
     remarks += [joined.remark] if joined.remark else []
     if joined.domain == 1:
         facts["links.scale_up"] = text.fact(None, line, "no links between accelerators")
         return remarks
-    facts["links.scale_up.links"] = text.fact(joined.links, line, f"{joined.links} links of an accelerator")
+    facts["links.scale_up.pair_links"] = text.fact(joined.of_pair, line, "nvlink")
+    facts["links.scale_up.mesh_links"] = text.fact(joined.of_all, line, "nvlink")
     if joined.domain < len(gpus):
         facts["links.scale_up.domain"] = text.fact(joined.domain, line, "accelerators joined by links")
     return remarks

@@ -10,17 +10,19 @@ class ScaleUpLinks:
 
     domain: int
     """How many consecutive accelerators they join; 1: none."""
-    links: int
-    """Of the accelerator that has the fewest."""
+    of_pair: int
+    """Links of one pair, where a switch joins them; of the accelerator that has the fewest."""
+    of_all: int
+    """Links to all others together, where none does; of the accelerator that has the fewest."""
     remark: str = ""
 
 
-def scale_up_links(counts: Sequence[Sequence[int]], most: int) -> ScaleUpLinks:
+def scale_up_links(counts: Sequence[Sequence[int]]) -> ScaleUpLinks:
     """The domain that a matrix of links describes: counts[i][j] links between i and j, 0 where there are none.
 
-    Where all pairs together would need more links than an accelerator has (`most`), a switch joins them, and the count
-    of each pair is all links of an accelerator. A domain is the longest run of consecutive accelerators of one component
-    that divides their number.
+    Where all pairs together would need more links than an accelerator has, a switch joins them, and the count of a pair
+    is all links of an accelerator. A domain is the longest run of consecutive accelerators, of one component, that
+    divides their number.
     """
     component = _components(counts)
     size = len(counts)
@@ -32,15 +34,14 @@ def scale_up_links(counts: Sequence[Sequence[int]], most: int) -> ScaleUpLinks:
     )
     if domain == 1:
         remark = "their links join no consecutive accelerators, and are left out" if any(map(any, counts)) else ""
-        return ScaleUpLinks(1, 0, remark)
+        return ScaleUpLinks(1, 0, 0, remark)
     within = [
         [counts[rank][other] for other in range(size) if other // domain == rank // domain and other != rank]
         for rank in range(size)
     ]
-    links = min(max(row) if sum(row) > most else sum(row) for row in within)
     largest = max(component.count(each) for each in component)
     remark = "" if largest == domain else f"links join up to {largest} of {size}, of which runs of {domain} are taken"
-    return ScaleUpLinks(domain, links, remark)
+    return ScaleUpLinks(domain, min(map(max, within)), min(map(sum, within)), remark)
 
 
 def _components(counts: Sequence[Sequence[int]]) -> list[int]:

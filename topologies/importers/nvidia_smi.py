@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from topologies.importers.cards import Card, scale_out
-from topologies.importers.devices import card_kind, device_of_name, nvlink_of
+from topologies.importers.devices import card_kind, device_of_name
 from topologies.importers.facts import Fact, Facts, Text
 from topologies.importers.neighbours import run_length, scale_up_links
 
@@ -47,7 +47,7 @@ def read(text: Text) -> Facts:
                 f"the matrix has {len(matrix.gpus)} accelerators and line {count.line} names {count.value}; paste both"
                 f" outputs of one node",
             )
-        facts, remarks = _of_matrix(text, matrix, names)
+        facts, remarks = _of_matrix(text, matrix)
         node |= facts
     return Facts(KIND, text.source, node, remarks=tuple(remarks))
 
@@ -121,11 +121,10 @@ def _one_matrix(text: Text, lines: Sequence[tuple[int, str]], legend: dict[str, 
     return _Matrix(head, gpus, devices[len(gpus) :], [rows[name] for name in gpus], legend)
 
 
-def _of_matrix(text: Text, matrix: _Matrix, names: dict[str, Fact]) -> tuple[dict[str, Fact], list[str]]:
+def _of_matrix(text: Text, matrix: _Matrix) -> tuple[dict[str, Fact], list[str]]:
     count = len(matrix.gpus)
     facts = {"accelerators.count": text.fact(count, matrix.line, "GPU columns of the matrix")}
-    device = names.get("accelerators.device")
-    remarks = _add_scale_up(text, matrix, device.value if device else None, facts)
+    remarks = _add_scale_up(text, matrix, facts)
     near = [
         tuple(name for name, cell in zip(matrix.cards, row[count:], strict=True) if cell in _NEAR)
         for row in matrix.rows
@@ -152,22 +151,21 @@ def _of_matrix(text: Text, matrix: _Matrix, names: dict[str, Fact]) -> tuple[dic
     return facts | found, [*remarks, *said]
 
 
-def _add_scale_up(text: Text, matrix: _Matrix, device: str | None, facts: dict[str, Fact]) -> list[str]:
+def _add_scale_up(text: Text, matrix: _Matrix, facts: dict[str, Fact]) -> list[str]:
     """Add what the NV# cells say to the facts; remarks."""
     count = len(matrix.gpus)
     counts = [[int(cell[2:]) if cell.startswith("NV") else 0 for cell in row[:count]] for row in matrix.rows]
     if not any(map(any, counts)):
         facts["links.scale_up"] = text.fact(None, matrix.line, "no NV# between accelerators")
         return []
-    known = nvlink_of(device)
-    joined = scale_up_links(counts, known[1] if known else max(map(max, counts)))
+    joined = scale_up_links(counts)
     if joined.domain == 1:
         facts["links.scale_up"] = text.fact(None, matrix.line, joined.remark)
         return [joined.remark]
     if joined.domain < count:
         facts["links.scale_up.domain"] = text.fact(joined.domain, matrix.line, "accelerators that NV# joins")
-    words = f"NV#: {joined.links} links of an accelerator"
-    facts["links.scale_up.links"] = text.fact(joined.links, matrix.line, words)
+    facts["links.scale_up.pair_links"] = text.fact(joined.of_pair, matrix.line, "NV#")
+    facts["links.scale_up.mesh_links"] = text.fact(joined.of_all, matrix.line, "NV#")
     return [joined.remark] if joined.remark else []
 
 

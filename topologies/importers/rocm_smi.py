@@ -20,7 +20,7 @@ def read(text: Text) -> Facts:
     """The facts of one node. Raises InputError with the line for a matrix that is cut off."""
     line, gpus, rows = _matrix(text)
     facts: dict[str, Fact] = {"accelerators.count": text.fact(len(gpus), line, "columns of the link types")}
-    joined = scale_up_links([[int(cell == "XGMI") for cell in row] for row in rows], len(gpus))
+    joined = scale_up_links([[int(cell == "XGMI") for cell in row] for row in rows])
     if joined.domain == 1:
         facts["links.scale_up"] = text.fact(None, line, "no XGMI between accelerators")
     else:
