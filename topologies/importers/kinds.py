@@ -1,13 +1,12 @@
 """The formats: which one a file is of, by its content, and its reader."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from topologies.documents import did_you_mean
 from topologies.errors import InputError
 from topologies.importers import (
     astra_sim,
@@ -51,15 +50,16 @@ FORMATS = {form.name: form for form, _ in (*_TEXTS, *_DOCUMENTS)}
 def read(path: Path, kind: str | None = None) -> Facts:
     """What a file says. `kind` names its format; unset: by its content. Raises InputError."""
     text = read_text(path)
-    if kind is not None:
-        return FORMATS[kind].read(text)
-    form = recognised(text.text)
+    form = FORMATS[kind] if kind is not None else recognised(text.text)
     if form is None:
         names = ", ".join(sorted(FORMATS))
         raise InputError.at(
             text.source, f"is of no format that is known here; name it with --kind: {names}", line=1, column=1
         )
-    return form.read(text)
+    try:
+        return form.read(text)
+    except InputError as error:  # a file as a whole is at fault from its first line on
+        raise InputError(fault if fault.line else replace(fault, line=1, column=1) for fault in error.faults) from None
 
 
 def recognised(text: str) -> Format | None:
@@ -75,10 +75,3 @@ def recognised(text: str) -> Format | None:
         if fits(data):
             return form
     return None
-
-
-def checked_name(name: str) -> str:
-    """A format by its name. Raises ValueError, with the nearest, for one that is not known."""
-    if name not in FORMATS:
-        raise ValueError(f"{name!r} is no format{did_you_mean(name, FORMATS)}")
-    return name

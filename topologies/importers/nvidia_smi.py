@@ -101,8 +101,10 @@ def _one_matrix(text: Text, lines: Sequence[tuple[int, str]], legend: dict[str, 
             break
         devices.append(word)
     gpus = [name for name in devices if _GPU.fullmatch(name)]
-    if len(set(devices)) != len(devices) or devices[: len(gpus)] != gpus:
-        text.refuse(head, "the header must name every accelerator once, and the cards after them")
+    cards = devices[len(gpus) :]
+    is_plain = all(re.fullmatch(r"NIC\d+|[a-z][a-z0-9_]*", name) for name in cards)
+    if len(set(devices)) != len(devices) or devices[: len(gpus)] != gpus or not is_plain:
+        text.refuse(head, "the header must name every accelerator once (GPU0 …), and the cards after them (NIC0 …)")
     rows: dict[str, list[str]] = {}
     for number, line in lines[1:]:
         words = line.split()
@@ -118,7 +120,7 @@ def _one_matrix(text: Text, lines: Sequence[tuple[int, str]], legend: dict[str, 
         rows[words[0]] = cells
     if missing := [name for name in gpus if name not in rows]:
         text.refuse(head, f"the rows of {', '.join(missing)} are missing; paste the whole output")
-    return _Matrix(head, gpus, devices[len(gpus) :], [rows[name] for name in gpus], legend)
+    return _Matrix(head, gpus, cards, [rows[name] for name in gpus], legend)
 
 
 def _of_matrix(text: Text, matrix: _Matrix) -> tuple[dict[str, Fact], list[str]]:

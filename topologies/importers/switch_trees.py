@@ -51,7 +51,7 @@ def shape(switches: Mapping[str, Switch]) -> TreeShape:
     if len(roots) > 1:
         remarks.append(f"{len(roots)} switches have none above them; taken as joined at full speed")
     levels: list[Level] = []
-    for height in range(max(heights.values()) + 1):
+    for height in range(max(heights.values(), default=-1) + 1):
         there = [sizes[name] for name in order if heights[name] == height and sizes[name]]
         if there and not (len(there) == 1 and there[0] == len(hosts)):
             levels.append(_level(height, there, levels, remarks))

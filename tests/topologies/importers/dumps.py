@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - lines as tools print them
 """Small outputs of machines, written for the tests."""
 
 from collections.abc import Sequence
