@@ -173,6 +173,7 @@ def test_damaged_files_are_read_or_refused(path, data, kind):
     outcome(path, "\n".join(lines), data.draw(st.sampled_from([None, kind])))
 
 
+@quick
 @given(st.lists(st.tuples(st.sampled_from(["n", "rack-", "a1b"]), st.integers(0, 120)), min_size=1, max_size=30))
 @example([("n", 1), ("n", 2)])
 def test_host_lists_fold_and_expand(hosts):
