@@ -37,10 +37,13 @@ class _Graph:
         ends = [{"instance": instance, "component": component} for instance, component in (one, other)]
         self.edges.append({"ep1": ends[0], "ep2": ends[1], "scheme": "many2many", "link": link})
 
-    def add_switches(self, name: str, count: int) -> None:
-        """Instances of a switch without more inside than its ports."""
+    def add_switches(self, name: str, count: int) -> str:
+        """Instances of a switch without more inside than its ports; their name, which no other instances have."""
+        while any(each["name"] == name for each in self.instances):
+            name += "_"
         self.devices.append({"name": f"{name}-device", "components": [{"name": "port", "choice": "port", "count": 1}]})
         self.instances.append({"name": name, "device": f"{name}-device", "count": count})
+        return name
 
 
 def infragraph_yaml(topology: Topology) -> str:
@@ -51,6 +54,7 @@ def infragraph_yaml(topology: Topology) -> str:
     for group, name in zip(topology.nodes, names, strict=True):
         graph.devices.append(_server(group, name))
         graph.instances.append({"name": name, "device": f"{name}-device", "count": group.count})
+    for group, name in zip(topology.nodes, names, strict=True):
         _add_scale_up(graph, group, name)
     _add_network(graph, topology, names)
     document = {
@@ -114,11 +118,11 @@ def _add_scale_up(graph: _Graph, group: NodeGroup, name: str) -> None:
     if up is None or domain <= count:
         return
     nodes = domain // count
-    graph.add_switches(f"{name}-scaleup", group.count // nodes)
+    switch = graph.add_switches(f"{name}-scaleup", group.count // nodes)
     link = graph.link(up.kind, up.bandwidth)
     for number in range(group.count // nodes):
         hosts = f"{name}[{number * nodes}:{(number + 1) * nodes}]"
-        graph.edge((hosts, "xpu"), (f"{name}-scaleup[{number}]", "port"), link)
+        graph.edge((hosts, "xpu"), (f"{switch}[{number}]", "port"), link)
 
 
 def _add_network(graph: _Graph, topology: Topology, names: list[str]) -> None:
@@ -133,7 +137,7 @@ def _add_network(graph: _Graph, topology: Topology, names: list[str]) -> None:
     node = 0
     below = levels[0].nodes if levels else topology.node_count
     planes = -(-topology.node_count // below)
-    graph.add_switches("leaf", planes * rails)
+    leaf = graph.add_switches("leaf", planes * rails)
     for group, name in groups:
         nics = group.links.scale_out
         assert nics is not None
@@ -141,17 +145,17 @@ def _add_network(graph: _Graph, topology: Topology, names: list[str]) -> None:
         for index in range(group.count):
             for rail in range(rails):
                 cards = f"nic[{rail * nics.count // rails}:{(rail + 1) * nics.count // rails}]"
-                graph.edge((f"{name}[{index}]", cards), (f"leaf[{node // below * rails + rail}]", "port"), link)
+                graph.edge((f"{name}[{index}]", cards), (f"{leaf}[{node // below * rails + rail}]", "port"), link)
             node += 1
     rate = first_nics.bandwidth * first_nics.count / rails * below
-    switch, count = "leaf", planes * rails
+    switch, count = leaf, planes * rails
     for number, level in enumerate(levels):
         last = number + 1 == len(levels)
         rate /= level.oversubscription
         above = "core" if last else _name(f"{levels[number + 1].name}-{number + 1}")
         wide = topology.node_count if last else levels[number + 1].nodes
         higher = -(-topology.node_count // wide)
-        graph.add_switches(above, higher)
+        above = graph.add_switches(above, higher)
         link = graph.link(f"{_name(level.name)}-up", rate)
         each = wide // level.nodes * (rails if number == 0 else 1)
         for index in range(count):

@@ -94,11 +94,15 @@ def complete(merged: Merged, like: str | None, nodes: int | None) -> Completed:
     for number, (group, count) in enumerate(zip(groups, per_node, strict=True)):
         name = group.name or base.name
         alone = len(groups) == 1 or group.name is not None
-        made = Group(name if alone else f"{name}-{number + 1}", group.hosts)
+        made = Group(name if alone else f"{name}-{number + 1}", group.hosts[:nodes])
+        listed = group.count.value if merged.groups else nodes
+        if nodes is not None and listed != nodes:
+            remarks.append(f"--nodes {nodes} counts; {group.count.place} lists {listed} nodes")
         made.cells["count"] = _count_cell(merged, group, nodes, world, count)
         facts = {**merged.node, **group.fields}
         is_many = len(groups) > 1 or made.cells["count"].value > 1
         made.cells |= _cells(facts, group if spans else None, base, count, is_many=is_many, remarks=remarks)
+        _expect_cards(made, group, len(groups), base)
         done.append(made)
     if world is not None and merged.levels is not None and merged.levels.source == world.source:
         levels = [
@@ -108,6 +112,22 @@ def complete(merged: Merged, like: str | None, nodes: int | None) -> Completed:
     found = tuple((level, merged.levels) for level in levels if level.nodes >= 1)
     rails = Cell(True, str(merged.rails), merged.rails) if merged.rails else None
     return Completed(done, found, rails, [*contradictions, *remarks], base.words)
+
+
+def _expect_cards(made: Group, group: HostGroup, groups: int, base: Like) -> None:
+    """Refuse several nodes without cards between them, unless one scale-up domain joins them all."""
+    cells = made.cells
+    domain = cells.get("links.scale_up.domain")
+    ranks = cells["count"].value * cells["accelerators.count"].value
+    is_joined = groups == 1 and domain is not None and domain.value >= ranks
+    if "links.scale_out.count" in cells or is_joined or (groups == 1 and cells["count"].value == 1):
+        return
+    message = (
+        f"no file says how the nodes are joined, and {base.name} has no scale-out cards; add a dump of NCCL or"
+        " ibnetdiscover, or name a topology that has some: --like"
+    )
+    source = group.count.source or f"--nodes {cells['count'].value}"
+    raise InputError([Fault(source, group.count.line, min(1, group.count.line), "links.scale_out", message)])
 
 
 def _like(merged: Merged, name: str | None) -> Like:

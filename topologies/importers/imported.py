@@ -55,7 +55,7 @@ def imported(
         raise InputError(faults)
     merged = merge(found)
     done = complete(merged, like, nodes)
-    document = _document(done, name, merged)
+    document = _document(done, name, merged, found[0].source)
     topology = validate(document, Topology)
     text = _text(document, done, merged, name)
     remarks = tuple(dict.fromkeys([*merged.remarks, *done.remarks[len(merged.contradictions) :]]))
@@ -68,8 +68,8 @@ def imported(
     return Imported(topology, text, merged.contradictions, remarks, assumed)
 
 
-def _document(done: Completed, name: str, merged: Merged) -> Document:
-    """The topology as plain data; a fault in it is laid to the file and line of the value."""
+def _document(done: Completed, name: str, merged: Merged, source: str) -> Document:
+    """The topology as plain data; a fault is laid to the file and line of the value, or to the first file, `source`."""
     data: dict[str, Any] = {"name": name, "description": f"Imported from {', '.join(merged.sources)}", "nodes": []}
     overridden: dict[tuple[str | int, ...], Origin] = {}
     for number, group in enumerate(done.groups):
@@ -89,7 +89,7 @@ def _document(done: Completed, name: str, merged: Merged) -> Document:
     for index, (_, fact) in enumerate(done.levels):
         if fact is not None:
             overridden["network", "levels", index] = _origin(fact)
-    return Document(data, "the files together", overridden=overridden)
+    return Document(data, source, lambda _path: (1, 1), overridden)
 
 
 def _origin(fact: Fact) -> Origin:

@@ -78,7 +78,7 @@ def recognises_yaml(data: Any) -> bool:
     """Whether YAML is an InfraGraph."""
     inner = data.get("infrastructure", data) if isinstance(data, dict) else None
     return isinstance(inner, dict) and (
-        (isinstance(inner.get("devices"), list) and "name" not in inner.get("nodes", {}))
+        isinstance(inner.get("devices"), list)
         or ("components" in inner and bool(inner.keys() & {"edges", "connections"}))
     )
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from topologies.errors import Fault, InputError
 from topologies.importers.facts import Fact, Facts, HostGroup
+from topologies.importers.quantities import quantity
 
 NODE_ORDER = (
     "nvidia-smi",
@@ -148,13 +149,12 @@ def _pick(path: str, found: list[tuple[str, Fact]], contradictions: list[str]) -
                 f"is {other.value} here and {best.value} in {best.place}: these are not one kind of node; leave one out"
             )
             raise InputError([Fault(other.source, max(other.line, 1), 1, path, message)])
-        contradictions.append(f"{path}: {_said(best)} and counts; {_said(other)}")
+        contradictions.append(f"{path}: {_said(path, best)} and counts; {_said(path, other)}")
     return best
 
 
-def _said(fact: Fact) -> str:
-    value = f"{fact.value:g}" if isinstance(fact.value, float) else fact.value
-    return f"{fact.place} says {value}"
+def _said(path: str, fact: Fact) -> str:
+    return f"{fact.place} says {quantity(path, fact.value)}"
 
 
 def _is_same(one: object, other: object) -> bool:

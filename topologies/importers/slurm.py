@@ -148,6 +148,8 @@ def _add_switch(text: Text, number: int, words: dict[str, str], switches: dict[s
 
 
 def _hosts(text: Text, number: int, listed: str) -> list[str]:
+    if listed.upper() == "ALL":
+        text.refuse(number, "ALL are the nodes of slurm.conf; the output of scontrol show topology names them")
     try:
         return expand(listed)
     except ValueError as error:

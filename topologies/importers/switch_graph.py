@@ -193,6 +193,7 @@ def _level(
         remarks.append(f"{name}: {sizes[0]} to {sizes[-1]} nodes together; taken as {nodes}, the most frequent")
     ratios = {switch: down[switch] / rate for switch, rate in up.items() if rate}
     if not ratios:
+        remarks.append(f"{name}: no cables to switches above it; taken as joined at full speed")
         return Level(name, nodes)
     worst = max(sorted(ratios), key=lambda switch: ratios[switch])
     value = max(1.0, round(ratios[worst], 4))

@@ -141,7 +141,7 @@ WORDS = (
 )
 words = st.sampled_from(WORDS.split(" "))
 texts = st.one_of(st.text(st.characters(exclude_categories=["Cs"])), st.lists(words, max_size=40).map(" ".join))
-quick = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+quick = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @quick
@@ -151,7 +151,7 @@ def test_garbage_is_refused(path, text, kind):
     outcome(path, text, kind)
 
 
-@settings(quick, max_examples=400)
+@settings(quick, max_examples=200)
 @given(data=st.data(), kind=st.sampled_from(list(GOOD)))
 def test_damaged_files_are_read_or_refused(path, data, kind):
     """Lines lost, doubled or moved, words replaced by others of the file or by nonsense."""

@@ -79,7 +79,10 @@ def test_nodes_are_as_many_as_asked(import_):
     """Where no file lists them; and where one does, the flag counts."""
     text = HGX + query("NVIDIA H200", 143771, 8)
     assert import_(text, nodes=4).topology.node_count == 4
-    assert import_(text, SLURM_TREE, nodes=4).topology.node_count == 4
+    found = import_(text, SLURM_TREE, nodes=4)
+    assert found.topology.node_count == 4
+    assert "# nodes 0-3: node[001-003],node010" in found.text
+    assert any("--nodes 4 counts" in text for text in found.remarks)
 
 
 def test_what_is_assumed_fits_the_node(import_):
