@@ -53,8 +53,6 @@ class Completed:
     levels: tuple[tuple[Level, Fact | None], ...]
     rails: Cell | None
     remarks: list[str]
-    words: str
-    """Where assumptions come from."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +69,6 @@ class Like:
 def complete(merged: Merged, like: str | None, nodes: int | None) -> Completed:
     """Every field of the topology. Raises InputError, by name and with the remedy, for what nothing says."""
     remarks: list[str] = []
-    contradictions = list(merged.contradictions)
     base = _like(merged, like)
     groups = list(merged.groups) or [HostGroup(Fact(1, "", 0))]
     per_node = [_per_node(merged, group, base) for group in groups]
@@ -111,7 +108,7 @@ def complete(merged: Merged, like: str | None, nodes: int | None) -> Completed:
         ]
     found = tuple((level, merged.levels) for level in levels if level.nodes >= 1)
     rails = Cell(True, str(merged.rails), merged.rails) if merged.rails else None
-    return Completed(done, found, rails, [*contradictions, *remarks], base.words)
+    return Completed(done, found, rails, remarks)
 
 
 def _expect_cards(made: Group, group: HostGroup, groups: int, base: Like) -> None:

@@ -18,8 +18,8 @@ from topologies.importers.xml_elements import Element, parse
 
 KIND = "hwloc"
 _PCI = re.compile(r"(?P<kind>[0-9a-f]{4}) \[(?P<vendor>[0-9a-f]{4}):(?P<device>[0-9a-f]{4})\]", re.IGNORECASE)
-_SLOWEST = 3.9e9
-"""bytes/s: a link below four lanes of PCIe 3.0 is that of a device asleep."""
+_ASLEEP = 8.0
+"""GB/s: up to sixteen lanes of PCIe 2.0, whose rates are whole quarters: links of devices asleep."""
 
 
 def recognises(text: str) -> bool:
@@ -121,9 +121,9 @@ def _add_accelerators(text: Text, gpus: list[_Device], facts: dict[str, Fact]) -
     else:
         remarks.append(f"PCI device {gpus[0].vendor}:{gpus[0].number} is not known; nvidia-smi says its name")
     speed = gpus[0].element.attributes.get("pci_link_speed", "")
-    rate = float(speed) * 1e9 if re.fullmatch(r"\d{1,4}\.\d{1,12}", speed) else 0.0
-    if rate >= _SLOWEST:
-        facts["links.pcie.bandwidth"] = text.fact(rate, line, "pci_link_speed, as it was when hwloc looked")
+    rate = float(speed) if re.fullmatch(r"\d{1,4}\.\d{1,12}", speed) else 0.0
+    if rate > _ASLEEP or rate % 0.25:
+        facts["links.pcie.bandwidth"] = text.fact(rate * 1e9, line, "pci_link_speed, as it was when hwloc looked")
     elif rate:
         remarks.append(f"pci_link_speed {speed} GB/s is that of an accelerator asleep, and is left out")
     per_switch = run_length([gpu.root for gpu in gpus])

@@ -58,7 +58,7 @@ def imported(
     document = _document(done, name, merged, found[0].source)
     topology = validate(document, Topology)
     text = _text(document, done, merged, name)
-    remarks = tuple(dict.fromkeys([*merged.remarks, *done.remarks[len(merged.contradictions) :]]))
+    remarks = tuple(dict.fromkeys([*merged.remarks, *done.remarks]))
     assumed = tuple(
         f"nodes.{number}.{path}"
         for number, group in enumerate(done.groups)
@@ -123,7 +123,7 @@ def _text(document: Document, done: Completed, merged: Merged, name: str) -> str
         lines += _group(group, done, first)
         first += int(group.cells["count"].value)
     lines += _network_lines(done)
-    return "\n".join(_one_line(line) for line in lines) + "\n"
+    return "\n".join(printable(line) for line in lines) + "\n"
 
 
 def _group(group: Group, done: Completed, first: int) -> list[str]:
@@ -186,7 +186,3 @@ def _network_lines(done: Completed) -> list[str]:
 
 def _scalar(value: Any) -> str:
     return yaml.safe_dump(value, default_flow_style=True, width=float("inf"), allow_unicode=True).partition("\n")[0]
-
-
-def _one_line(line: str) -> str:
-    return printable(line)

@@ -1,77 +1,18 @@
-"""InfraGraph: devices as graphs of components, instances of them, and the links between these.
+"""InfraGraph: the insides of servers, how many there are, and the network between them."""
 
-Both forms are read: edges with endpoints (`ep1: {component: xpu[0:2]}`) and the former dotted connections
-(`xpu.0.pcie.nic.0`).
-"""
-
-import itertools
 import re
-from collections import Counter, defaultdict
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections import defaultdict
 from typing import Any
 
 from topologies.documents import Document, Key, parse_yaml
-from topologies.errors import InputError
 from topologies.importers.devices import NVLINK_RATES, known_device
 from topologies.importers.facts import Fact, Facts, HostGroup, Text
+from topologies.importers.infragraph_document import Component, Device, Infrastructure, Part, infrastructure
 from topologies.importers.neighbours import run_length
 from topologies.importers.switch_graph import SwitchGraph, UnjoinedError, shape
 
 KIND = "infragraph"
-MOST_EDGES = 1 << 18
 KINDS = {*NVLINK_RATES, "infinity-fabric", "infiniband", "roce", "ethernet", "efa"}
-_ENDPOINT = re.compile(r"(?P<name>[^\[\]]+)(?:\[(?P<first>\d{0,6})(?P<colon>:)?(?P<end>\d{0,6})\])?")
-Part = tuple[str, int]
-"""A name and an index: a component of a device, or an instance of the infrastructure."""
-
-
-@dataclass(frozen=True)
-class _Component:
-    name: str
-    kind: str
-    count: int
-    description: str
-    path: tuple[Key, ...]
-
-    @property
-    def is_accelerator(self) -> bool:
-        return self.kind in ("xpu", "npu", "gpu")
-
-    @property
-    def is_pcie(self) -> bool:
-        return "pci" in f"{self.name} {self.description}".lower()
-
-
-@dataclass(frozen=True)
-class _Device:
-    name: str
-    components: dict[str, _Component]
-    edges: list[tuple[Part, Part, str]]
-    rates: dict[str, float]
-    path: tuple[Key, ...]
-
-    @property
-    def accelerators(self) -> _Component | None:
-        return next((each for each in self.components.values() if each.is_accelerator), None)
-
-
-@dataclass
-class _Cable:
-    """Between two parts of instances: ((instance, index), (component, index)) at both ends."""
-
-    one: tuple[Part, Part]
-    other: tuple[Part, Part]
-    link: str
-
-
-@dataclass
-class _Infrastructure:
-    devices: dict[str, _Device]
-    instances: dict[str, tuple[str, int]]
-    """Of which device, and how many."""
-    cables: list[_Cable] = field(default_factory=list)
-    rates: dict[str, float] = field(default_factory=dict)
 
 
 def recognises_yaml(data: Any) -> bool:
@@ -79,6 +20,7 @@ def recognises_yaml(data: Any) -> bool:
     inner = data.get("infrastructure", data) if isinstance(data, dict) else None
     return isinstance(inner, dict) and (
         isinstance(inner.get("devices"), list)
+        or isinstance(data.get("infrastructure"), dict)
         or ("components" in inner and bool(inner.keys() & {"edges", "connections"}))
     )
 
@@ -92,14 +34,14 @@ def read(text: Text) -> Facts:
         root, inner = ("infrastructure",), inner["infrastructure"]
     if not isinstance(inner, dict):
         text.refuse(1, "must be a mapping with devices and instances")
-    found = _infrastructure(document, root, inner)
+    found = infrastructure(document, root, inner)
     servers = {name: device for name, device in found.devices.items() if device.accelerators}
     if not servers:
         text.refuse(1, "no device has components of kind xpu, npu or gpu: nothing to plan for")
     return _facts(text, document, found, servers)
 
 
-def _facts(text: Text, document: Document, found: _Infrastructure, servers: dict[str, _Device]) -> Facts:
+def _facts(text: Text, document: Document, found: Infrastructure, servers: dict[str, Device]) -> Facts:
     instances = {name: count for name, (device, count) in found.instances.items() if device in servers}
     if not instances:
         known = {cable.one[0][0] for cable in found.cables} - found.instances.keys()
@@ -132,7 +74,7 @@ def _facts(text: Text, document: Document, found: _Infrastructure, servers: dict
 
 
 def _of_device(
-    text: Text, document: Document, found: _Infrastructure, name: str, device: _Device, graph: SwitchGraph
+    text: Text, document: Document, found: Infrastructure, name: str, device: Device, graph: SwitchGraph
 ) -> tuple[dict[str, Fact], list[str]]:
     xpu = device.accelerators
     assert xpu is not None
@@ -166,7 +108,7 @@ def _of_device(
 
 
 def _scale_up(
-    text: Text, found: _Infrastructure, name: str, device: _Device, xpu: _Component, line: int
+    text: Text, found: Infrastructure, name: str, device: Device, xpu: Component, line: int
 ) -> dict[str, Fact]:
     """The fabric between accelerators: inside a device, or over switches that several instances share."""
     inside = [
@@ -222,7 +164,7 @@ def _kind(text: Text, path: str, links: list[str], line: int) -> dict[str, Fact]
     return {path: text.fact(kinds.pop(), line, "name of the link")} if len(kinds) == 1 else {}
 
 
-def _is_fabric(device: _Device, name: str, xpu: _Component) -> bool:
+def _is_fabric(device: Device, name: str, xpu: Component) -> bool:
     component = device.components.get(name)
     if component is None:
         return False
@@ -230,7 +172,7 @@ def _is_fabric(device: _Device, name: str, xpu: _Component) -> bool:
 
 
 def _cards(
-    text: Text, found: _Infrastructure, name: str, device: _Device, graph: SwitchGraph, line: int
+    text: Text, found: Infrastructure, name: str, device: Device, graph: SwitchGraph, line: int
 ) -> dict[str, Fact]:
     ports = graph.hosts.get(f"{name}[0]", [])
     count = len(ports)
@@ -256,7 +198,7 @@ def _cards(
     return facts
 
 
-def _graph(found: _Infrastructure, servers: dict[str, int]) -> SwitchGraph:
+def _graph(found: Infrastructure, servers: dict[str, int]) -> SwitchGraph:
     """The cables between instances: cards on switches, and switches on switches. Those of accelerators are scale-up."""
     hosts: dict[str, list[tuple[str, float]]] = {}
     graph = SwitchGraph(hosts, [])
@@ -277,188 +219,3 @@ def _graph(found: _Infrastructure, servers: dict[str, int]) -> SwitchGraph:
 
 def _name(part: Part) -> str:
     return f"{part[0]}[{part[1]}]"
-
-
-def _infrastructure(document: Document, root: tuple[Key, ...], inner: dict[str, Any]) -> _Infrastructure:
-    devices: dict[str, _Device] = {}
-    items = [(root, inner)] if "components" in inner else []
-    listed = inner.get("devices") or []
-    if not isinstance(listed, list):
-        raise InputError([document.fault((*root, "devices"), "must be a list of devices")])
-    items += [((*root, "devices", index), item) for index, item in enumerate(listed)]
-    instances: dict[str, tuple[str, int]] = {}
-    for path, item in items:
-        if not isinstance(item, dict):
-            raise InputError([document.fault(path, "must be a device: a mapping with name and components")])
-        device = _device(document, path, item)
-        devices[device.name] = device
-        if path != root:
-            _add_instances(document, path, item, instances, device.name)
-    if "components" not in inner:
-        _add_instances(document, root, inner, instances, None)
-    found = _Infrastructure(devices, instances, rates=_rates(document, root, inner))
-    if "components" not in inner:
-        found.cables = list(itertools.islice(_cables(document, root, inner, found), MOST_EDGES + 1))
-        if len(found.cables) > MOST_EDGES:
-            raise InputError([document.fault((*root, "edges"), f"make more than {MOST_EDGES:,} links")])
-    return found
-
-
-def _add_instances(
-    document: Document,
-    path: tuple[Key, ...],
-    item: dict[str, Any],
-    instances: dict[str, tuple[str, int]],
-    of: str | None,
-) -> None:
-    for index, each in enumerate(_mappings(document, (*path, "instances"), item.get("instances"))):
-        device = str(each.get("device", of or ""))
-        instances[str(each.get("name"))] = (device, _count(document, (*path, "instances", index), each.get("count", 1)))
-
-
-def _device(document: Document, path: tuple[Key, ...], item: dict[str, Any]) -> _Device:
-    connections = list(_connections(document, (*path, "connections"), item.get("connections"), 5))
-    most: Counter[str] = Counter()
-    for words in connections:
-        for part, place in ((words[0], words[1]), (words[3], words[4])):
-            most[part] = max(most[part], int(place) + 1)
-    components: dict[str, _Component] = {}
-    here: tuple[Key, ...]
-    for index, each in enumerate(_mappings(document, (*path, "components"), item.get("components"))):
-        here = (*path, "components", index)
-        name = str(each.get("name", ""))
-        kind = str(each.get("choice") or each.get("type") or "custom").lower()
-        if kind == "custom" and name.lower() in ("xpu", "npu", "gpu", "nic"):
-            kind = name.lower()
-        count = _count(document, here, each.get("count", most[name] or 1))
-        components[name] = _Component(name, kind, count, str(each.get("description", "")), here)
-    edges = [((w[0], int(w[1])), (w[3], int(w[4])), w[2]) for w in connections]
-    for index, edge in enumerate(_mappings(document, (*path, "edges"), item.get("edges"))):
-        here = (*path, "edges", index)
-        ends = []
-        for key in ("ep1", "ep2"):
-            end = edge.get(key)
-            component = end.get("component") if isinstance(end, dict) else None
-            sizes = {each.name: each.count for each in components.values()}
-            outer = isinstance(end, dict) and end.get("device")
-            ends.append([] if outer else _parts(document, (*here, key), component, sizes))
-        edges += [(one, other, str(edge.get("link", ""))) for one, other in _paired(document, here, edge, *ends)]
-        if len(edges) > MOST_EDGES:
-            raise InputError([document.fault(here, f"make more than {MOST_EDGES:,} links")])
-    return _Device(
-        str(item.get("name") or item.get("description") or "device"),
-        components,
-        edges,
-        _rates(document, path, item),
-        path,
-    )
-
-
-def _parts(document: Document, path: tuple[Key, ...], value: Any, sizes: dict[str, int]) -> list[Part]:
-    """What `xpu[0:2]` stands for; without an index, all of that name."""
-    match = _ENDPOINT.fullmatch(value.strip()) if isinstance(value, str) else None
-    if match is None:
-        raise InputError([document.fault(path, f"{str(value)[:40]!r} is no name with indices, as xpu[0:2]")])
-    count = sizes.get(match["name"], 1)
-    first, end = match["first"] or "", match["end"] or ""
-    if match["colon"]:
-        chosen = range(int(first or 0), min(int(end or count), count))
-    elif first + end:
-        chosen = range(int(first + end), int(first + end) + 1)
-    else:
-        chosen = range(count)
-    return [(match["name"], index) for index in chosen]
-
-
-def _paired(
-    document: Document, path: tuple[Key, ...], edge: dict[str, Any], one: list[Any], other: list[Any]
-) -> Iterator[tuple[Any, Any]]:
-    """Every pair of two endpoints: each with each, or in order."""
-    scheme = edge.get("scheme", "many2many" if edge.get("many2many") else "one2one")
-    if scheme not in ("one2one", "many2many"):
-        raise InputError([document.fault((*path, "scheme"), f"must be one2one or many2many, not {str(scheme)[:40]!r}")])
-    if len(one) * len(other) > MOST_EDGES:
-        raise InputError([document.fault(path, f"make more than {MOST_EDGES:,} links")])
-    if scheme == "many2many":
-        return ((each, far) for each in one for far in other if each != far)
-    return zip(one, other, strict=False)
-
-
-def _cables(
-    document: Document, root: tuple[Key, ...], inner: dict[str, Any], found: _Infrastructure
-) -> Iterator[_Cable]:
-    for words in _connections(document, (*root, "connections"), inner.get("connections"), 9):
-        one = ((words[0], int(words[1])), (words[2], int(words[3])))
-        yield _Cable(one, ((words[5], int(words[6])), (words[7], int(words[8]))), words[4])
-    counts = {name: count for name, (_, count) in found.instances.items()}
-    for index, edge in enumerate(_mappings(document, (*root, "edges"), inner.get("edges"))):
-        here = (*root, "edges", index)
-        ends = []
-        for key in ("ep1", "ep2"):
-            end = edge.get(key)
-            if not isinstance(end, dict):
-                raise InputError([document.fault((*here, key), "must be an endpoint with instance and component")])
-            owners = _parts(document, (*here, key), end.get("instance"), counts)
-            device = found.devices.get(found.instances.get(owners[0][0], ("", 0))[0]) if owners else None
-            sizes = {each.name: each.count for each in device.components.values()} if device else {}
-            parts = _parts(document, (*here, key), end.get("component"), sizes)
-            ends.append([(owner, part) for owner in owners for part in parts])
-        for one, other in _paired(document, here, edge, *ends):
-            yield _Cable(one, other, str(edge.get("link", "")))
-
-
-def _connections(document: Document, path: tuple[Key, ...], value: Any, length: int) -> Iterator[list[str]]:
-    """The words of dotted connections; every second or so is an index."""
-    for index, line in enumerate(value if isinstance(value, list) else []):
-        words = line.split(".") if isinstance(line, str) else []
-        numbers = (1, 4) if length == 5 else (1, 3, 6, 8)
-        if len(words) != length or not all(words[n].isdecimal() and len(words[n]) < 7 for n in numbers):
-            example = "xpu.0.pcie.nic.0" if length == 5 else "host.0.nic.0.eth.leaf.0.port.0"
-            raise InputError([document.fault((*path, index), f"{str(line)[:60]!r} is no connection as {example}")])
-        yield words
-
-
-_UNITS = {"bits": 1e9 / 8, "bytes": 1e9}
-
-
-def _rates(document: Document, path: tuple[Key, ...], item: dict[str, Any]) -> dict[str, float]:
-    """bytes/s of every link that has a bandwidth."""
-    rates = {}
-    for index, link in enumerate(_mappings(document, (*path, "links"), item.get("links"))):
-        physical = link.get("physical")
-        bandwidth = link.get("bandwidth") or (physical.get("bandwidth") if isinstance(physical, dict) else None)
-        if not isinstance(bandwidth, dict):
-            continue
-        for key, value in bandwidth.items():
-            match = re.fullmatch(r"(?:g|giga)_?(bits|bytes)_per_second", str(key))
-            if not match or value is None:
-                continue
-            if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < 1e9:
-                raise InputError(
-                    [
-                        document.fault(
-                            (*path, "links", index), f"{key} must be a number above 0, not {str(value)[:40]!r}"
-                        )
-                    ]
-                )
-            rates[str(link.get("name"))] = value * _UNITS[match[1]]
-    return rates
-
-
-def _mappings(document: Document, path: tuple[Key, ...], value: Any) -> list[dict[str, Any]]:
-    if value is None:
-        return []
-    if not isinstance(value, list):
-        raise InputError([document.fault(path, "must be a list")])
-    for index, item in enumerate(value):
-        if not isinstance(item, dict):
-            raise InputError([document.fault((*path, index), "must be a mapping of keys")])
-    return value
-
-
-def _count(document: Document, path: tuple[Key, ...], value: Any) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 1 << 18:
-        raise InputError(
-            [document.fault((*path, "count"), f"must be a whole number of at least 1, not {str(value)[:40]!r}")]
-        )
-    return value

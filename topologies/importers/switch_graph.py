@@ -54,7 +54,7 @@ class UnjoinedError(ValueError):
 def shape(graph: SwitchGraph) -> NetworkShape:
     """The levels, rails and pods of a graph. Raises UnjoinedError."""
     if not graph.hosts:
-        raise UnjoinedError("holds no host with a name on a switch")
+        raise UnjoinedError("holds no named host on a switch: the output is cut off, or names need a --node-name-map")
     remarks: list[str] = []
     usual = _usual(len(ports) for ports in graph.hosts.values())
     hosts = {name: ports for name, ports in graph.hosts.items() if 2 * len(ports) > usual}

@@ -84,7 +84,7 @@ def _add_blocks(document: Document, switches: dict[str, Switch], domains: dict[s
     if not isinstance(blocks, list):
         raise InputError([document.fault((key,), "must be a list of blocks with switch and nodes")])
     holders = _holders(document)
-    loose = 0
+    loose = inner = 0
     for index, block in enumerate(blocks):
         if not isinstance(block, dict) or not block.get("nodes"):
             raise InputError([document.fault((key, index), "must be a block with nodes: [node[01-16]]")])
@@ -94,9 +94,14 @@ def _add_blocks(document: Document, switches: dict[str, Switch], domains: dict[s
         line = (document.locate((key, index)) or (1, 1))[0]
         before = switches.get(name, Switch(line))
         switches[name] = Switch(before.line, before.switches, (*before.hosts, *hosts))
-        if domain := _domain(block):
+        domain, is_inner = _domain(block)
+        inner += is_inner
+        if domain:
             domains |= dict.fromkeys(hosts, domain)
-    return [f"{loose} blocks hang on no switch; each is taken as a switch of its own"] if loose else []
+    remarks = [f"{loose} blocks hang on no switch; each is taken as a switch of its own"] if loose else []
+    if inner:
+        remarks.append("domains that hold sub-domains are left out: a topology has one scale-up fabric, the inner one")
+    return remarks
 
 
 def _holders(document: Document) -> dict[str, str]:
@@ -110,14 +115,21 @@ def _holders(document: Document) -> dict[str, str]:
     return found
 
 
-def _domain(block: dict[str, Any]) -> str | None:
-    """The accelerator domain of a block: an annotation, a label, or (formerly) `nvlink`."""
+def _domain(block: dict[str, Any]) -> tuple[str | None, bool]:
+    """The innermost accelerator domain of a block, and whether it lies in another.
+
+    It is an annotation, a label, or (formerly) `nvlink`.
+    """
+    words: dict[str, str] = {}
     for key in ("annotations", "labels"):
-        words = block.get(key)
-        for name, value in words.items() if isinstance(words, dict) else ():
-            if str(name).endswith(("/domain", "/level-0", "gpu.clique")):
-                return str(value)
-    return str(block["nvlink"]) if block.get("nvlink") else None
+        given = block.get(key)
+        words |= {str(name): str(value) for name, value in given.items()} if isinstance(given, dict) else {}
+    inner = next((value for name, value in words.items() if name.endswith("/sub-domain")), None)
+    ends = ("/domain", "/level-0", "gpu.clique")
+    outer = next((value for name, value in words.items() if name.endswith(ends)), None)
+    if inner is not None:
+        return f"{outer}/{inner}", True
+    return outer or (str(block["nvlink"]) if block.get("nvlink") else None), False
 
 
 def _device(document: Document, text: Text) -> dict[str, Fact]:

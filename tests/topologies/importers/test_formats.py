@@ -114,6 +114,14 @@ def test_hwloc(import_):
     assert any("no DRAM" in text for text in found.remarks)
 
 
+def test_hwloc_of_an_accelerator_asleep(import_):
+    """2.5 GT/s of sixteen lanes are no speed to plan with."""
+    found = import_(HWLOC.replace("31.5", "4.000000"))
+    assert found.topology.nodes[0].links.pcie.bandwidth == 31.5e9
+    assert "nodes.0.links.pcie.bandwidth" in found.assumed
+    assert any("asleep" in text for text in found.remarks)
+
+
 def test_rocm_smi(import_):
     """XGMI joins; the device is the card series."""
     (group,) = import_(ROCM).topology.nodes
@@ -172,6 +180,16 @@ def test_topograph(import_):
     found = import_(TOPOGRAPH, like="dgx-h100")
     assert found.topology.nodes[0].domain_ranks == 8, "those of a node"
     assert any("no scale-up domains" in text for text in found.remarks)
+
+
+def test_the_inner_accelerator_domain_counts(import_):
+    """A domain of racks that are domains themselves is said to be left out."""
+    lines = [f"  - {{switch: leaf{i}, nodes: ['n[{4 * i + 1}-{4 * i + 4}]'], annotations:" for i in (1, 2)]
+    lines = [f"{line} {{t/domain: all, t/sub-domain: rack{i}}}}}" for i, line in enumerate(lines)]
+    text = "\n".join(["switches: {spine: {switches: [leaf1, leaf2]}}", "blocks:", *lines])
+    found = import_(text, like="gb200-nvl72")
+    assert (found.topology.node_count, found.topology.nodes[0].domain_ranks) == (8, 16)
+    assert any("the inner one" in text for text in found.remarks)
 
 
 def test_ibnetdiscover(import_):

@@ -83,7 +83,7 @@ BAD = {
     ],
     "ibnetdiscover": [
         ('Switch\t64 "S-1"\t\t# "leaf" base port 0\n[1]\tH-1\n', "is no port"),
-        ('Switch\t64 "S-1"\t\t# "leaf" base port 0\n', "no host"),
+        ('Switch\t64 "S-1"\t\t# "leaf" base port 0\n', "no named host"),
         (fabric(pods=2, hosts=2, rails=1, uplinks=0), "joined by no switch"),
     ],
     "infragraph": [
