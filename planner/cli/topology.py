@@ -1,5 +1,6 @@
 """`planner topology`: clusters from what machines print, shown, and in the formats of other tools."""
 
+import re
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -100,7 +101,7 @@ def import_(
     for text in found.remarks:
         streams.say(f"note: {text}")
     if found.assumed:
-        listed = ", ".join(dict.fromkeys(path.split(".", 2)[2] for path in found.assumed))
+        listed = ", ".join(dict.fromkeys(re.sub(r"^nodes\.\d+\.", "", path) for path in found.assumed))
         streams.say(f"assumed: {listed}")
     if output is None:
         streams.write_text(found.text.rstrip("\n"))

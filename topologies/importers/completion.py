@@ -1,9 +1,10 @@
 """What files do not say, from a topology that is like theirs: the catalog's of the same device, or the one named."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from topologies.cluster import Network
 from topologies.documents import Document
 from topologies.errors import Fault, InputError
 from topologies.importers.cards import shares
@@ -50,8 +51,10 @@ class Completed:
     """All node groups and the network, every value with its source."""
 
     groups: list[Group]
-    levels: tuple[tuple[Level, Fact | None], ...]
+    levels: tuple[tuple[Level, Cell], ...]
+    """From the leaves up; the cells are the nodes below a switch."""
     rails: Cell | None
+    in_network_reduction: Cell | None
     remarks: list[str]
 
 
@@ -62,7 +65,8 @@ class Like:
     words: str
     name: str
     cells: Mapping[str, Any]
-    network: Mapping[str, Any]
+    network: Network | None
+    """Of a topology that --like names."""
     is_named: bool
 
 
@@ -73,10 +77,7 @@ def complete(merged: Merged, like: str | None, nodes: int | None) -> Completed:
     groups = list(merged.groups) or [HostGroup(Fact(1, "", 0))]
     per_node = [_per_node(merged, group, base) for group in groups]
     spans = _spans(groups, per_node, base)
-    levels = list(merged.levels.value) if merged.levels else []
-    if spans:
-        levels = [level for level in levels if level.name != "block"]
-    elif any(group.domain_nodes for group in groups):
+    if not spans and any(group.domain_nodes for group in groups):
         groups, per_node = _joined(groups, per_node)
         remarks.append(
             f"blocks and domains of the files are no scale-up domains: that of {base.name} does not span them"
@@ -101,14 +102,31 @@ def complete(merged: Merged, like: str | None, nodes: int | None) -> Completed:
         made.cells |= _cells(facts, group if spans else None, base, count, is_many=is_many, remarks=remarks)
         _expect_cards(made, group, len(groups), base)
         done.append(made)
-    if world is not None and merged.levels is not None and merged.levels.source == world.source:
-        levels = [
-            Level(each.name, each.nodes // per_node[0], each.oversubscription, each.latency, each.words)
-            for each in levels
-        ]
-    found = tuple((level, merged.levels) for level in levels if level.nodes >= 1)
+    if not merged.groups and world is None and base.network is not None and done[0].cells["count"].value > 1:
+        return Completed(done, *_assumed_network(base.network, base.words), remarks)
     rails = Cell(True, str(merged.rails), merged.rails) if merged.rails else None
-    return Completed(done, found, rails, remarks)
+    return Completed(done, _levels(merged, per_node[0], spans=spans), rails, None, remarks)
+
+
+def _levels(merged: Merged, per_node: int, *, spans: bool) -> tuple[tuple[Level, Cell], ...]:
+    """The levels of the files; ASTRA-sim's count accelerators, and blocks are none where they are scale-up domains."""
+    fact, world = merged.levels, merged.node.get("world")
+    if fact is None:
+        return ()
+    levels = [level for level in fact.value if not (spans and level.name == "block")]
+    if world is not None and fact.source == world.source:
+        levels = [replace(level, nodes=level.nodes // per_node) for level in levels]
+    return tuple((level, Cell(level.nodes, fact.place, fact)) for level in levels)
+
+
+def _assumed_network(network: Network, words: str) -> tuple[tuple[tuple[Level, Cell], ...], Cell | None, Cell | None]:
+    """Levels, rails and sums in switches of the topology that is like the files'."""
+    levels = tuple(
+        (Level(each.name, each.nodes, each.oversubscription, each.latency), Cell(each.nodes, words))
+        for each in network.levels
+    )
+    rails = Cell(True, words) if network.rails else None
+    return levels, rails, Cell(network.in_network_reduction, words) if network.reduces else None
 
 
 def _expect_cards(made: Group, group: HostGroup, groups: int, base: Like) -> None:
@@ -134,17 +152,15 @@ def _like(merged: Merged, name: str | None) -> Like:
     )
     if name is None:
         name = _of_device(merged, device)
-        words, is_named = f"assumed: from catalog {name}", False
+        words, network = f"assumed: from catalog {name}", None
     else:
-        load_topology(name)
+        network = load_topology(name).network
         is_shipped = name in TOPOLOGIES.names()
         words = f"assumed: from {'catalog ' if is_shipped else ''}{name.rpartition('/')[2]} (--like)"
-        is_named = True
     document: Document = read_topology(name)
     first = document.data["nodes"][0]
     cells = dict(_flat(first))
-    network = document.data.get("network") or {}
-    return Like(words, str(first["name"]), cells, network if is_named else {}, is_named)
+    return Like(words, str(first["name"]), cells, network, network is not None)
 
 
 def _of_device(merged: Merged, device: Fact | None) -> str:

@@ -1,6 +1,6 @@
 """Files of other tools as one topology: read, merged, completed, written with the source of every value."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -59,13 +59,19 @@ def imported(
     topology = validate(document, Topology)
     text = _text(document, done, merged, name)
     remarks = tuple(dict.fromkeys([*merged.remarks, *done.remarks]))
-    assumed = tuple(
-        f"nodes.{number}.{path}"
-        for number, group in enumerate(done.groups)
-        for path, cell in group.cells.items()
-        if cell.is_assumed
-    )
-    return Imported(topology, text, merged.contradictions, remarks, assumed)
+    return Imported(topology, text, merged.contradictions, remarks, tuple(_assumed(done)))
+
+
+def _assumed(done: Completed) -> Iterator[str]:
+    """The paths of values that no file says."""
+    for number, group in enumerate(done.groups):
+        yield from (f"nodes.{number}.{path}" for path, cell in group.cells.items() if cell.is_assumed)
+    for key, cell in (("rails", done.rails), ("in_network_reduction", done.in_network_reduction)):
+        if cell is not None and cell.is_assumed:
+            yield f"network.{key}"
+    for number, (level, cell) in enumerate(done.levels):
+        if cell.is_assumed or level.oversubscription is None:
+            yield f"network.levels.{number}{'' if cell.is_assumed else '.oversubscription'}"
 
 
 def _document(done: Completed, name: str, merged: Merged, source: str) -> Document:
@@ -86,9 +92,9 @@ def _document(done: Completed, name: str, merged: Merged, source: str) -> Docume
     network = _network(done)
     if network:
         data["network"] = network
-    for index, (_, fact) in enumerate(done.levels):
-        if fact is not None:
-            overridden["network", "levels", index] = _origin(fact)
+    for index, (_, cell) in enumerate(done.levels):
+        if cell.fact is not None:
+            overridden["network", "levels", index] = _origin(cell.fact)
     return Document(data, source, lambda _path: (1, 1), overridden)
 
 
@@ -109,6 +115,8 @@ def _network(done: Completed) -> dict[str, Any]:
     network: dict[str, Any] = {}
     if done.rails is not None:
         network["rails"] = done.rails.value
+    if done.in_network_reduction is not None:
+        network["in_network_reduction"] = done.in_network_reduction.value
     if levels:
         network["levels"] = levels
     return network
@@ -164,15 +172,18 @@ def _hosts(group: Group, done: Completed, first: int) -> list[str]:
 
 
 def _network_lines(done: Completed) -> list[str]:
-    if not done.levels and done.rails is None:
+    lines = [
+        f"  {key}: {_scalar(cell.value)}{_comment(cell)}"
+        for key, cell in (("rails", done.rails), ("in_network_reduction", done.in_network_reduction))
+        if cell is not None
+    ]
+    if not done.levels and not lines:
         return []
-    lines = ["network:"]
-    if done.rails is not None:
-        lines.append(f"  rails: {_scalar(done.rails.value)}{_comment(done.rails)}")
+    lines.insert(0, "network:")
     if done.levels:
         lines.append("  levels:")
-    for level, fact in done.levels:
-        place = f"  # {fact.place}" if fact else ""
+    for level, cell in done.levels:
+        place = _comment(cell)
         lines += [f"    - name: {_scalar(level.name)}", f"      nodes: {level.nodes}{place}"]
         if level.oversubscription is not None:
             words = f": {level.words}" if level.words else ""

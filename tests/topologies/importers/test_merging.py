@@ -85,6 +85,21 @@ def test_nodes_are_as_many_as_asked(import_):
     assert any("--nodes 4 counts" in text for text in found.remarks)
 
 
+def test_the_network_of_a_named_topology_is_assumed(import_, tmp_path):
+    """Where no file says anything of nodes; the catalog's of the same device says nothing of a network."""
+    network = "{rails: true, in_network_reduction: sharp, levels: [{name: leaf, nodes: 4, oversubscription: 2.0}]}"
+    (tmp_path / "like.yaml").write_text(f"name: like\nbase: dgx-h200\nset: {{network: {network}}}\n")
+    text = HGX + query("NVIDIA H200", 143771, 8)
+    found = import_(text, like=str(tmp_path / "like.yaml"), nodes=8)
+    assert found.topology.network.rails
+    assert found.topology.network.reduces
+    assert found.topology.network.levels[0].oversubscription == 2.0
+    assert "nodes: 4  # assumed: from like.yaml (--like)" in found.text
+    assert {"network.rails", "network.levels.0"} <= set(found.assumed)
+    assert import_(text, nodes=8).topology.network.levels == ()
+    assert import_(text, "SwitchName=a Nodes=n[1-8]", like=str(tmp_path / "like.yaml")).topology.network.levels == ()
+
+
 def test_what_is_assumed_fits_the_node(import_):
     """Half the accelerators: half the host memory and cards."""
     (group,) = import_(query("NVIDIA A100-SXM4-80GB", 81920, 4)).topology.nodes
