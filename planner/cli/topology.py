@@ -10,6 +10,7 @@ import typer
 from planner.cli import flags, streams
 from planner.cli.group import CommandGroup
 from planner.cli.outputs import Outputs
+from topologies.sentences import counted
 
 app = typer.Typer(cls=CommandGroup, no_args_is_help=True, rich_markup_mode=None)
 
@@ -108,7 +109,7 @@ def import_(
         return
     write_file(output, found.text.encode())
     cluster = found.topology
-    streams.say(f"{output}: {cluster.node_count:,} nodes, {cluster.world_size:,} accelerators")
+    streams.say(f"{output}: {counted(cluster.node_count, 'node')}, {counted(cluster.world_size, 'accelerator')}")
 
 
 def _forced(files: list[Path], kinds: list[str]) -> dict[Path, str]:
@@ -217,4 +218,4 @@ def export(
         streams.write_text(text.rstrip("\n"))
         return
     write_file(output, text.encode())
-    streams.say(f"{output}: {cluster.node_count:,} nodes, {cluster.world_size:,} accelerators")
+    streams.say(f"{output}: {counted(cluster.node_count, 'node')}, {counted(cluster.world_size, 'accelerator')}")
