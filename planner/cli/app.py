@@ -32,6 +32,7 @@ from planner.cli import (
     size,
     streams,
     study,
+    topology,
     verify,
 )
 from planner.cli.exits import guarded
@@ -114,6 +115,7 @@ app.command()(memory.memory)
 app.command()(size.size)
 app.command()(study.study)
 app.command()(report.report)
+app.add_typer(topology.app, name="topology")
 app.add_typer(catalog.app, name="catalog")
 app.add_typer(cache.app, name="cache")
 app.command()(calibrate.calibrate)

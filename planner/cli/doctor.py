@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import metadata, resources, util
+from typing import Annotated
 
 import typer
 
@@ -29,17 +30,46 @@ class Observation:
     ok: bool = True
 
 
-def doctor(output_format: flags.FormatFlag = Format.TABLE) -> None:
+CLUSTER = """\
+# On one node: accelerators, their links, memory
+nvidia-smi topo -m > topo.txt
+nvidia-smi --query-gpu=name,memory.total --format=csv > gpus.csv
+# On one node: host memory, PCIe, cards
+lstopo --of xml hwloc.xml
+# On one node, in any job with NCCL on all its accelerators: links as NCCL sees them
+NCCL_TOPO_DUMP_FILE=nccl.xml torchrun --nproc-per-node gpu your_job.py
+# Once: which nodes there are, and the switches above them
+scontrol show topology > topology.conf
+ibnetdiscover > ibnetdiscover.out
+# Anywhere, with the files that you have (the first two suffice for one node)
+planner topology import topo.txt gpus.csv hwloc.xml nccl.xml topology.conf ibnetdiscover.out -o cluster.yaml
+planner topology show cluster.yaml"""
+"""What describes a cluster, as commands to paste."""
+
+
+def doctor(
+    cluster: Annotated[
+        bool, typer.Option("--cluster", help="Print the commands that describe a cluster, and end.")
+    ] = False,
+    output_format: flags.FormatFlag = Format.TABLE,
+) -> None:
     """Check this machine's installation.
 
     Checks Python, the dependencies, a small plan, optional extras,
     processors, memory and the terminal. Paste the output into a bug report.
-    Exits with 1 if the planner cannot work here.
+    Exits with 1 if the planner cannot work here. With --cluster, prints the
+    commands to run on a node, and the one that makes a topology of them.
 
     \b
-    Example:
+    Examples:
       planner doctor
+      planner doctor --cluster
     """
+    if cluster:
+        if output_format is not Format.TABLE:
+            raise typer.BadParameter("has no effect with --cluster", param_hint="--format")
+        streams.write_text(CLUSTER)
+        return
     observations = list(observe())
     streams.write_records(
         [

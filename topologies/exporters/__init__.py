@@ -1,0 +1,1 @@
+"""A topology in the formats of other tools."""
