@@ -169,15 +169,16 @@ class AccessCurves:
     def from_tables(
         cls, tables: Sequence[TableProfile], batch: float, stored_rows: Sequence[int] | None = None
     ) -> "AccessCurves":
-        """The curves of tables whose `unique_fraction` was measured on `batch` samples; of the ids that deduplication
-        leaves. Without `stored_rows` [T] every id has a row of its own."""
+        """The curves of tables whose `unique_fraction` was measured on `batch` samples where they do not say on how
+        many; of the ids that deduplication leaves. Without `stored_rows` [T] every id has a row of its own."""
         ids = np.array([table.rows for table in tables], dtype=np.float64)
         rows = ids if stored_rows is None else np.array(stored_rows, dtype=np.float64)
         fraction = np.array([table.unique_fraction or np.nan for table in tables])
         given = np.array([np.nan if table.zipf_alpha is None else table.zipf_alpha for table in tables])
         measured = ~np.isnan(fraction)
         left = np.array([table.deduplication for table in tables])[measured]
-        lookups = np.array([table.pooling_factor * batch for table in tables])[measured] / left
+        batches = np.array([table.unique_fraction_batch or batch for table in tables])[measured]
+        lookups = np.array([table.pooling_factor for table in tables])[measured] * batches / left
         unique_alpha = np.nan_to_num(given, nan=0.0)
         unique_alpha[measured] = _fitted_alpha(ids[measured], fraction[measured] * left, lookups)
         curves = tuple(_points(table.access_cdf) for table in tables)

@@ -86,7 +86,7 @@ def law_of_distinct(profile: TableProfile, ids: float, measured_on: float) -> Ro
     with which so many ids read so many rows; else as the shares of reads are."""
     if profile.unique_fraction is None:
         return law_of_reads(profile, ids, measured_on)
-    drawn = profile.pooling_factor * measured_on
+    drawn = profile.pooling_factor * (profile.unique_fraction_batch or measured_on)
     return RowLaw(ids, _exponent(ids, drawn / profile.dedup_factor, profile.unique_fraction * drawn))
 
 

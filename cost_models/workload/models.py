@@ -50,6 +50,8 @@ class TableProfile(Record):
     unique_fraction: Annotated[float, Field(gt=0, le=1)] | None = None
     """Distinct ids over all ids of one global batch before deduplication, if measured. Without a curve, it implies
     one."""
+    unique_fraction_batch: Annotated[int | None, Field(ge=1), LATER] = None
+    """Samples of the batch in which unique_fraction was measured. Unset: the workload's global batch."""
     dedup_factor: Annotated[float, Field(ge=1)] = 1.0
     """Ids before over ids after deduplication across the samples of a batch. It leaves the distinct ids: it acts as
     1 / unique_fraction where it is more, and a plan says so."""
@@ -108,6 +110,13 @@ class TableProfile(Record):
     def _one_curve(self) -> Self:
         if self.zipf_alpha is not None and self.access_cdf is not None:
             raise ConflictError("zipf_alpha and access_cdf exclude each other; give one", "access_cdf", "zipf_alpha")
+        return self
+
+    @model_validator(mode="after")
+    def _batch_of_a_measured_fraction(self) -> Self:
+        if self.unique_fraction_batch is not None and self.unique_fraction is None:
+            message = "says where unique_fraction was measured, which is missing; give both"
+            raise ConflictError(message, "unique_fraction_batch", "unique_fraction")
         return self
 
     @model_validator(mode="after")

@@ -46,6 +46,7 @@ class MeasuredTable:
         fields["access_cdf"] = access_curve(self.statistics.rows, self.rows)
         if batches.ids:
             fields["unique_fraction"] = _rounded(batches.distinct / batches.ids)
+            fields["unique_fraction_batch"] = batches.samples // batches.batches
         if batches.sessions and batches.samples > batches.sessions:
             fields["samples_per_session"] = _rounded(batches.samples / batches.sessions)
             fields["duplicate_share"] = _rounded(batches.repeated / max(batches.followers, 1))

@@ -13,7 +13,7 @@ from topologies.errors import Fault, InputError
 REQUIRED = ("name", "dim")
 BY_READS = ("access_cdf", "zipf_alpha")
 BY_LENGTHS = (*BY_READS, "pooling_factor", "pooling_std")
-BY_SAMPLES = (*BY_LENGTHS, "unique_fraction", "samples_per_session", "duplicate_share")
+BY_SAMPLES = (*BY_LENGTHS, "unique_fraction", "unique_fraction_batch", "samples_per_session", "duplicate_share")
 """What counts of reads, of reads and lengths of lists, and samples themselves tell."""
 STANDS_FOR = {"rows": 1, "pooling_factor": 1.0}
 """Stands for what the data will say, while the rest is checked."""

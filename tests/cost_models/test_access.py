@@ -247,3 +247,18 @@ def test_a_whole_problem_is_answered_at_once() -> None:
     stored.unique_rows(index, lookups)
     stored.hit_rate(index, fraction)
     assert time.process_time() - start < 3
+
+
+def test_a_fraction_that_was_measured_on_another_batch() -> None:
+    """The distinct ids of that batch are met; a smaller batch has a larger share of them."""
+    table = TableProfile(
+        name="t", rows=10**6, dim=4, pooling_factor=10, unique_fraction=0.2, unique_fraction_batch=65_536
+    )
+    curves = AccessCurves.from_tables([table], batch=4_096)
+    same = AccessCurves.from_tables([table.model_copy(update={"unique_fraction_batch": None})], batch=65_536)
+    for batch in (4_096, 65_536, 10**6):
+        assert curves.unique_rows(slice(0, 1), 10 * batch) == same.unique_rows(slice(0, 1), 10 * batch)
+    assert float(curves.unique_rows(slice(0, 1), 655_360)[0]) == pytest.approx(0.2 * 655_360, rel=1e-3)
+    assert float(curves.unique_rows(slice(0, 1), 40_960)[0]) > 0.3 * 40_960
+    with pytest.raises(ValueError, match="where unique_fraction was measured, which is missing"):
+        TableProfile(name="t", rows=10, dim=4, pooling_factor=1, unique_fraction_batch=8)

@@ -139,7 +139,7 @@ def card_of_pci(vendor: str, device: str) -> tuple[str, float] | None:
 def card_kind(name: str = "", pci_class: str = "", vendor: str = "") -> str | None:
     """The kind of a network card by its interface's name, else by its PCI class and maker; None: it may be any."""
     for pattern, kind in (
-        (r"(rdmap|efa)", "efa"),
+        (r"(rdmap|efa)", "ethernet"),  # EFA: a transport of its own over Ethernet, of which nothing was measured
         (r"(rocep|bnxt_re|irdma|roce)", "roce"),
         (r"ib(p|s|\d)", "infiniband"),
         (r"(eth|ens|enp|eno|bond)", "ethernet"),
@@ -147,7 +147,7 @@ def card_kind(name: str = "", pci_class: str = "", vendor: str = "") -> str | No
         if re.match(pattern, name):
             return kind
     if _hex(vendor) == "1d0f":
-        return "efa"
+        return "ethernet"
     if _hex(pci_class).startswith("0207"):
         return "infiniband"
     if _hex(pci_class).startswith("0200"):

@@ -12,7 +12,7 @@ from topologies.importers.neighbours import run_length
 from topologies.importers.switch_graph import SwitchGraph, UnjoinedError, shape
 
 KIND = "infragraph"
-KINDS = {*NVLINK_RATES, "infinity-fabric", "infiniband", "roce", "ethernet", "efa"}
+KINDS = {*NVLINK_RATES, "infinity-fabric", "infiniband", "roce", "ethernet"}
 
 
 def recognises_yaml(data: Any) -> bool:

@@ -62,6 +62,8 @@ def test_a_measured_share_of_distinct_ids_is_drawn(dedup: float) -> None:
     law = law_of_distinct(profile, 1e7, 65_536)
     found = np.mean([draw(law, 65_536 * 20 / dedup, seed, 100_000).rows.sum() for seed in range(3)])
     assert found == pytest.approx(131_072, rel=0.01)
+    elsewhere = profile.model_copy(update={"unique_fraction_batch": 65_536})
+    assert law_of_distinct(elsewhere, 1e7, 512) == law
 
 
 def test_what_is_stated_goes_before_what_was_measured() -> None:
