@@ -27,9 +27,17 @@ def init(
             help="Write workload.yaml for the model that this builds, as in model.py:build or package.model:build.",
         ),
     ] = None,
+    tables: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Write workload.yaml for these table profiles, as planner profile makes them."
+        ),
+    ] = None,
     batch_per_rank: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help=f"With --from-model: samples per rank. Unset: {BATCH_PER_RANK}."),
+        typer.Option(
+            min=1, metavar="N", help=f"With --from-model or --tables: samples per rank. Unset: {BATCH_PER_RANK}."
+        ),
     ] = None,
 ) -> None:
     """Write commented files to start from.
@@ -37,16 +45,24 @@ def init(
     Writes topology.yaml, workload.yaml, tables.csv and policy.yaml, which
     work as they are. Existing files are kept. With --from-model only
     workload.yaml: the tables of a TorchRec model, built on the meta device,
-    and the size of its dense part (needs the extra torchrec).
+    and the size of its dense part (needs the extra torchrec). With --tables
+    only workload.yaml, for tables that you have.
 
     \b
     Examples:
       planner init my-model
       planner plan --topology my-model/topology.yaml
       planner init my-model --from-model train.py:build --batch-per-rank 4096
+      planner init my-model --tables tables.csv
     """
+    if tables is not None:
+        flags.expect_unused("beside --tables", from_model=from_model)
+        _expect_free(directory, (WORKLOAD,), force=force)
+        _write(directory / WORKLOAD, _text_for_tables(tables, directory, batch_per_rank or BATCH_PER_RANK).encode())
+        streams.say(f"Next: planner plan --topology dgx-h100 --workload {directory / WORKLOAD} -o plan.json")
+        return
     if from_model is None:
-        flags.expect_unused("without --from-model", batch_per_rank=batch_per_rank)
+        flags.expect_unused("without --from-model or --tables", batch_per_rank=batch_per_rank)
         _expect_free(directory, STARTERS, force=force)
         for name in STARTERS:
             _write(directory / name, (SHIPPED / name).read_bytes())
@@ -90,6 +106,33 @@ def _workload_text(target: str, directory: Path, batch_per_rank: int) -> str:
         "# All keys: planner schema workload\n"
     )
     return head + str(yaml.safe_dump(data, sort_keys=False, width=120, default_flow_style=None))
+
+
+def _text_for_tables(tables: Path, directory: Path, batch_per_rank: int) -> str:
+    """The workload file of measured tables, with what tables do not say as comments."""
+    from os.path import relpath
+
+    import yaml
+
+    from cost_models.workload.models import Workload
+    from cost_models.workload.profiles import read_profiles
+    from topologies.documents import Document, validate
+
+    data = {"name": directory.resolve().name or "model", "batch_per_rank": batch_per_rank}
+    document = read_profiles(tables)
+    validate(Document({**data, "tables": document.data}, str(tables), lambda path: document.locate(path[1:])), Workload)
+    head = str(yaml.safe_dump({"name": data["name"]}, width=1000))
+    name = str(yaml.safe_dump({"tables": relpath(tables.resolve(), directory.resolve())}, width=1000))
+    return (
+        "# Tables do not say how they are trained, so edit these; all keys: planner schema workload\n"
+        f"{head}"
+        f"batch_per_rank: {batch_per_rank}  # samples of a rank in a step\n"
+        f"{name}"
+        "embedding: {dtype: fp32, optimizer: rowwise_adagrad}\n"
+        "communication: {forward: fp32, backward: fp32}\n"
+        "# The dense part, which a plan without it takes to cost nothing:\n"
+        "# dense: {numerical_features: 13, bottom_mlp: [512, 256], interaction: concat, top_mlp: [1024, 512, 1]}\n"
+    )
 
 
 def _expect_free(directory: Path, names: tuple[str, ...], *, force: bool) -> None:
