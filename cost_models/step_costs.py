@@ -30,7 +30,7 @@ from cost_models.model import BATCH_COPY, BlockCosts, BlockMemory, CostModel, Ev
 from cost_models.peak import Peak
 from cost_models.replicas import Replicas, ReplicatedCluster
 from cost_models.replication import Replication
-from cost_models.resources import DEVICE, FETCHES, LINK_IN, LINK_OUT, Resource
+from cost_models.resources import DEVICE, FETCHES, Resource
 from cost_models.schedule import Schedule
 from cost_models.shards import (
     DATA_PARALLEL,
@@ -43,20 +43,12 @@ from cost_models.shards import (
     PlacedShards,
 )
 from cost_models.stages import VectorExchange
+from cost_models.step_exchanges import EXCHANGE_OF, balanced_bytes, exchange_terms, reduction_line
 from cost_models.tables import LENGTH_BYTES, NUMBER_BYTES, Tables
 from cost_models.towers import has_towers
 from cost_models.workload.models import Workload
 from topologies.cluster import Topology
 
-Exchange = Callable[[Tables, Blocks, RankKind, Batching, float | None], Loads]
-_EXCHANGE_OF: dict[str, Exchange] = {
-    "input_dist": collectives.id_exchange,
-    "output_intra_host": towers.output_intra_host,
-    "output_dist": collectives.output_exchange,
-    "gradient_dist": collectives.gradient_exchange,
-    "gradient_intra_host": towers.gradient_intra_host,
-}
-"""The stages that exchange, and what."""
 _SYNC = "replica_sync"
 """The stage that averages copies."""
 
@@ -110,7 +102,7 @@ class StepCosts(CostModel):
         if replication is not None and _SYNC in self.stages:
             lines, world = self.schedule.lines[_SYNC], topology.world_size
             self._averaging = Averaging(replication, lines, self.tables, self.batching, world)
-        of_lines = _SYNC, *_EXCHANGE_OF
+        of_lines = _SYNC, *EXCHANGE_OF
         self.protocol_stages = tuple(stage for stage in self.schedule.collectives if stage in of_lines)
         self._beside: Floats = self.schedule.overheads.copy()  # constants without the latencies of exchanges
         self.base_loads: Floats = self._base_loads()
@@ -185,7 +177,7 @@ class StepCosts(CostModel):
         """The fastest line where whole tables are spread evenly: where a search begins."""
         if stage == _SYNC and self._averaging is not None:
             return self._averaging.balanced_line()
-        moved = [_balanced_bytes(_EXCHANGE_OF[stage], self.tables, kind, self.batching) for kind in self.kinds]
+        moved = [balanced_bytes(EXCHANGE_OF[stage], self.tables, kind, self.batching) for kind in self.kinds]
         return fastest_line(self.schedule.lines[stage], np.array(moved))
 
     def linearised_at(self, placed: PlacedShards) -> Self:
@@ -261,7 +253,7 @@ class StepCosts(CostModel):
         is no slower than what more bytes take by the law."""
         if "all_reduce" not in self.schedule.collectives:
             return None
-        line = _reduction_line(self.schedule.lines["all_reduce"], self._summing_kinds, gradient_bytes)
+        line = reduction_line(self.schedule.lines["all_reduce"], self._summing_kinds, gradient_bytes)
         self._beside[self.stages.index("all_reduce")] = line.latency_s
         return line.port_bytes_per_s[kind]
 
@@ -330,7 +322,7 @@ class StepCosts(CostModel):
         for kind in self.kinds:
             window = 0.0
             for stage in ("output_dist", "gradient_dist"):
-                loads = _EXCHANGE_OF[stage](self.tables, self.tables.whole, kind, self.batching, None)
+                loads = EXCHANGE_OF[stage](self.tables, self.tables.whole, kind, self.batching, None)
                 seconds = {resource: self._even_seconds(resource, load, kind) for resource, load in loads.items()}
                 busy = max(seconds[resource] for resource in over)
                 window += self.schedule.lines[stage][0].latency_s + max(seconds.values()) - busy
@@ -355,7 +347,7 @@ class StepCosts(CostModel):
         terms: dict[str, Loads] = {
             "lookup_forward": lookup.forward(),
             "cache_fetch": lookup.fetches(is_prefetched=self.schedule.is_prefetched),
-            **_exchange_terms(self, blocks, kind),
+            **self._exchange_terms(blocks, kind),
         }
         if tables.training:
             terms["lookup_backward"] = lookup.backward()
@@ -372,8 +364,27 @@ class StepCosts(CostModel):
 
     def exchange_costs(self, blocks: Blocks, kind: int) -> BlockCosts:
         """What blocks exchange, and no bytes."""
-        parts, none = self._summed(_exchange_terms(self, blocks, kind), len(blocks), kind), np.zeros((len(blocks), 0))
+        parts, none = self._summed(self._exchange_terms(blocks, kind), len(blocks), kind), np.zeros((len(blocks), 0))
         return BlockCosts(*parts, none, none, np.ones(len(blocks), dtype=bool))
+
+    def _exchange_terms(self, blocks: Blocks, kind: int) -> dict[str, Loads]:
+        """What blocks exchange on a kind of rank, at the model's lines."""
+        ports = {stage: self.port_bytes_per_s(stage, kind) for stage in self._exchanges}
+        terms = exchange_terms(self.schedule, self.tables, blocks, self.kinds[kind], self.batching, ports)
+        if self.workload.tower_modules:  # what modules give has the same size whatever is placed
+            terms = {term: loads for term, loads in terms.items() if term not in towers.PEERS}
+        if self._averaging is not None:
+            terms[_SYNC] = self._averaging.loads(blocks, kind, self._averaging_line)
+        if self.tables.training:
+            summing, size = self._summing_kinds[kind], self.tables.gradient_wire_bytes
+            terms["replica_all_reduce"] = collectives.replica_all_reduce(self.tables, blocks, summing, size)
+        return terms
+
+    @property
+    def _exchanges(self) -> list[str]:
+        """The stages in which blocks exchange something; ids that arrive at their shards do not."""
+        arrived = {"input_dist"} if self.coefficients.software.ids_arrive_sharded else set[str]()
+        return [stage for stage in EXCHANGE_OF if stage in self.schedule.stage_of_term and stage not in arrived]
 
     def _summed(self, terms: dict[str, Loads], blocks: int, kind: int) -> tuple[Floats, Floats, Floats]:
         """[n, C] each of the three parts of the loads of n blocks on a kind of rank."""
@@ -428,29 +439,6 @@ class StepCosts(CostModel):
         return float(launches_s + exchanges_s + joined_s)
 
 
-def _exchange_terms(model: StepCosts, blocks: Blocks, kind: int) -> dict[str, Loads]:
-    """What blocks exchange on a kind of rank, at the model's lines."""
-    own, tables, terms = model.kinds[kind], model.tables, dict[str, Loads]()
-    by_term = towers.by_term if model.schedule.has_towers else collectives.by_term
-    for stage, exchange in _EXCHANGE_OF.items():
-        is_left_out = stage == "input_dist" and model.coefficients.software.ids_arrive_sharded
-        if stage in model.schedule.stage_of_term and not is_left_out:
-            loads = exchange(tables, blocks, own, model.batching, model.port_bytes_per_s(stage, kind))
-            terms |= by_term(stage, loads, blocks, own)
-    if model.workload.tower_modules:  # what modules give has the same size whatever is placed
-        terms = {term: loads for term, loads in terms.items() if term not in towers.PEERS}
-    if model.schedule.has_towers:
-        terms |= towers.rearranging(tables, blocks, own, model.batching)
-    if model._averaging is not None:
-        terms[_SYNC] = model._averaging.loads(blocks, kind, model._averaging_line)
-    if tables.training:
-        summing = model._summing_kinds[kind]
-        terms["replica_all_reduce"] = collectives.replica_all_reduce(
-            tables, blocks, summing, tables.gradient_wire_bytes
-        )
-    return terms
-
-
 def _pool_bytes(model: CostModel, bytes_of_kind: Sequence[Sequence[float]]) -> tuple[Floats, ...]:
     """Per memory of a model, the bytes of each pool, of [K, memory tiers] on its kinds of rank."""
     of_rank = np.array(bytes_of_kind, dtype=float)[model.kind_of_rank]
@@ -467,16 +455,3 @@ def _sample_bytes(workload: Workload, tables: Tables) -> float:
 def _in_step(own: Resource, seconds: float, kind: RankKind) -> dict[Resource, float]:
     """What a wait of every rank takes of the rank, and keeps what ranks share waiting (see `Lookup`)."""
     return {own: seconds} | {name: seconds / ranks for name, ranks in kind.ranks_sharing.items()}
-
-
-def _balanced_bytes(exchange: Exchange, tables: Tables, kind: RankKind, batching: Batching) -> float:
-    """Bytes over a port in an exchange, one way, where whole tables are spread evenly."""
-    loads = exchange(tables, tables.whole, kind, batching, 1.0)
-    ways = (loads[LINK_OUT], loads[LINK_IN])
-    return max(float(np.sum(way.fixed + way.by_rows) / kind.world_size + np.sum(way.everywhere)) for way in ways)
-
-
-def _reduction_line(lines: Sequence[ExchangeLine], kinds: Sequence[RankKind], gradient_bytes: float) -> ExchangeLine:
-    """The fastest line of an all-reduce of so many bytes of gradients."""
-    moved = [collectives.all_reduce_seconds(gradient_bytes, kind, 1.0)[LINK_OUT] for kind in kinds]
-    return lines[fastest_line(lines, np.array(moved, dtype=float))]
