@@ -3,7 +3,6 @@
 Every rank of a node group is alike, so that a cost is computed once per kind, not once per rank.
 """
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,26 +23,17 @@ from cost_models.collective_laws import (
     collective_law,
 )
 from cost_models.groups import RankGroup
+from cost_models.memory_rates import MemoryRates, front_end_rate, memories_below_hbm, usable_bytes
 from cost_models.resources import FRONT_END, PCIE, Resource
 from cost_models.software import software_of
-from cost_models.tiers import BELOW_HBM, SHARED_BY
+from cost_models.tiers import SHARED_BY
 from cost_models.workload.formats import wire_bytes as wire_bytes_of
 from cost_models.workload.models import Workload
 from topologies.cluster import (
-    MEMORY_TIERS,
-    DescribedMemory,
-    Memory,
     MemoryTier,
     NodeGroup,
-    RemoteHosts,
-    Storage,
-    StorageClass,
     Topology,
 )
-
-IN_FLIGHT_BYTES = 768 * 128
-"""Reads over PCIe that an accelerator has under way at once: 10-bit tags (PCIe 4.0) leave 768, a kernel's are of 128
-bytes (Min et al., EMOGI, VLDB 2020). By Little's law the latency of a memory limits the rate at which it is read."""
 
 
 @dataclass(frozen=True)
@@ -62,28 +52,6 @@ class LookupRates:
     """Time of a distinct row of a batch beyond that; None where the caches hold small tables from step to step."""
     vector_s: float = 0.0
     """Time of a vector beyond that, with its bag of ids."""
-
-
-@dataclass(frozen=True)
-class MemoryRates:
-    """What a memory below HBM gives to all ranks that share it; bytes/s."""
-
-    read_bytes_per_s: float
-    write_bytes_per_s: float
-    link_bytes_per_s: float
-    """What a rank's own link gives while its kernels wait for rows that are read in place."""
-    access_bytes: int = 1
-    """The smallest piece that is read or written."""
-    accesses_per_s: float = math.inf
-    cards_bytes_per_s: float = math.inf
-    """Rate of the network cards before it, in one direction."""
-    latency_s: float = 0.0
-    """From a request for missed rows until the first one is there, where that is not negligible."""
-
-    @property
-    def is_remote(self) -> bool:
-        """Whether rows come over the network."""
-        return math.isfinite(self.cards_bytes_per_s)
 
 
 @dataclass(frozen=True)
@@ -276,8 +244,8 @@ def _kind(topology: Topology, group: NodeGroup, workload: Workload, world: RankG
         pcie_bytes_per_s=host_rate,
         exchanges_over_pcie=up is None,
         cards_over_pcie=group.links.pcie.carries_scale_out,
-        front_end_bytes_per_s=_front_end_rate(group),
-        memories=_memories(group, device, host_rate),
+        front_end_bytes_per_s=front_end_rate(group),
+        memories=memories_below_hbm(group, device, host_rate),
         memory_bytes=usable_bytes(group),
     )
 
@@ -351,49 +319,6 @@ def _measured_law(operation: CollectiveOperation, group: NodeGroup, domain: int)
     up = group.links.scale_up
     link, port = (up.kind, up.bandwidth) if up else ("pcie", group.links.pcie.bandwidth)
     return collective_law(operation, group.accelerators.device, link, port, domain)
-
-
-def _memories(group: NodeGroup, device: DeviceCoefficients, host_rate: float) -> dict[MemoryTier, MemoryRates]:
-    """The memories below HBM."""
-    described = {tier: memory for tier in BELOW_HBM if (memory := group.memory(tier)) is not None}
-    return {tier: _memory_rates(memory, group, device, host_rate) for tier, memory in described.items()}
-
-
-def _memory_rates(
-    memory: DescribedMemory, group: NodeGroup, device: DeviceCoefficients, host_rate: float
-) -> MemoryRates:
-    """What a memory below HBM gives, by how the topology describes it."""
-    match memory:
-        case Storage():
-            rates = memory.read_bandwidth, memory.write_bandwidth
-            return MemoryRates(*rates, host_rate, memory.block_size, memory.iops)
-        case StorageClass():
-            waits_s = group.links.pcie.latency + memory.latency
-            in_flight = IN_FLIGHT_BYTES / waits_s if waits_s else math.inf
-            rates = memory.read_bandwidth, memory.write_bandwidth
-            return MemoryRates(*rates, min(host_rate, in_flight), memory.access_size)
-        case RemoteHosts():
-            rate = memory.count * memory.bandwidth * device.ddr_efficiency.value
-            cards = memory.count * _card_rate(memory.kind, memory.network_bandwidth)
-            return MemoryRates(rate, rate, host_rate, cards_bytes_per_s=cards, latency_s=memory.latency)
-        case Memory():
-            rate = memory.bandwidth * device.ddr_efficiency.value
-            return MemoryRates(rate, rate, host_rate)
-
-
-def _card_rate(kind: str, bandwidth: float) -> float:
-    """What traffic with many others achieves of a card."""
-    return bandwidth * link_coefficients(kind, "default-scale-out").all_to_all_efficiency.value
-
-
-def _front_end_rate(group: NodeGroup) -> float:
-    cards = group.links.front_end
-    return cards.count * _card_rate(cards.kind, cards.bandwidth) if cards else 0.0
-
-
-def usable_bytes(group: NodeGroup) -> tuple[int, ...]:
-    """Capacity less reserve of one pool of each memory (see `SHARED_BY`); 0 for those that the group lacks."""
-    return tuple(int(group.memory_bytes(tier) * (1 - getattr(group.reserve, tier))) for tier in MEMORY_TIERS)
 
 
 def _rate(link: LinkCoefficients, bandwidth: float, efficiency: float) -> float:

@@ -8,9 +8,10 @@ from numpy.typing import NDArray
 
 from cost_models import lookup_terms as terms
 from cost_models.coefficients import SoftwareCoefficients
-from cost_models.kinds import MemoryRates, RankKind
+from cost_models.kinds import RankKind
 from cost_models.loads import BlockLoad, Loads
 from cost_models.memory import Batching, cached_share, is_cached_beside
+from cost_models.memory_rates import MemoryRates
 from cost_models.resources import DEVICE, FETCHES, FRONT_END, HOST_LINK, HOST_LINK_IN, HOST_LINK_OUT, PCIE, Resource
 from cost_models.shards import (
     BYTE_ADDRESSABLE,

@@ -58,6 +58,12 @@ class Replicas(Record):
         return 0.0 if self.state_every is None else 1 / self.state_every
 
     @property
+    def averaged_shares(self) -> tuple[float, float]:
+        """Of all steps, those after which weights are averaged while everything waits, and those after which optimizer
+        state is."""
+        return 0.0 if self.is_fully_sharded else 1 / self.sync_every, self.state_share
+
+    @property
     def words(self) -> str:
         """`4 replicas (intra)`."""
         return f"{self.factor} replicas ({self.layout})"

@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from cost_models.groups import all_reduce, reduce_scatter
+from cost_models.groups import reduce_scatter
 from cost_models.kinds import RankKind, rank_kinds
 from cost_models.loads import BlockLoad, Loads
 from cost_models.memory import Batching, block_bytes
@@ -46,12 +46,6 @@ class Replication:
     def averages(self) -> bool:
         """Whether anything is averaged after a step, while everything waits."""
         return not self.replicas.is_fully_sharded or self.replicas.state_every is not None
-
-    @property
-    def averagings(self) -> float:
-        """Collectives of a step that average something, in the mean of all steps: weights and state have their own."""
-        weights = 0.0 if self.replicas.is_fully_sharded else 1 / self.replicas.sync_every
-        return weights + self.replicas.state_share
 
     @cached_property
     def gradients(self) -> Sums:
@@ -93,47 +87,33 @@ class Replication:
         longer = uplink_slowdown(topology, group_of_rank, np.array([kind.nic_all_reduce for kind in kinds]))
         return Sums(kinds, longer * np.array(self.groups_per_card))
 
-    def terms(self, tables: Tables, blocks: Blocks, kind: int, batching: Batching) -> dict[str, Loads]:
-        """What keeping copies together loads on a kind of rank, by term of the step."""
-        terms = {"replica_sync": self._averaged(tables, blocks, kind, batching)} if self.averages else {}
-        if self.replicas.is_fully_sharded:
-            terms["replica_shards"] = self._sharded(tables, blocks, kind, batching)
-        return terms
-
-    def _averaged(self, tables: Tables, blocks: Blocks, kind: int, batching: Batching) -> Loads:
-        """What the averaging after a step loads in the mean of all steps."""
-        weights, state = self._copied_bytes(tables, blocks, batching)
-        every = 0.0 if self.replicas.is_fully_sharded else 1 / self.replicas.sync_every
-        own, size = self.copies.kinds[kind], weights * every + state * self.replicas.state_share
-        moved = all_reduce(own.world, size, in_network=own.reduces_in_network)
-        return _by_rows(moved.port / own.link_all_reduce, moved.card / own.nic_all_reduce)
-
-    def _sharded(self, tables: Tables, blocks: Blocks, kind: int, batching: Batching) -> Loads:
-        """What cutting copies over their replicas, and gathering them, loads."""
-        weights, _ = self._copied_bytes(tables, blocks, batching)
+    def cut_shards(self, tables: Tables, blocks: Blocks, kind: int, batching: Batching) -> Loads:
+        """What cutting copies over their replicas, and gathering them, loads on a kind of rank."""
+        weights, _ = copied_bytes(tables, blocks, batching)
         own = self.copies.kinds[kind]
         moved = reduce_scatter(own.world, weights)
-        return _by_rows(2 * moved.port / own.link_all_reduce, 2 * moved.card / own.nic_all_reduce)
-
-    @staticmethod
-    def _copied_bytes(tables: Tables, blocks: Blocks, batching: Batching) -> tuple[Floats, Floats]:
-        """[n] bytes of weights and of optimizer state of blocks that are copied from group to group: gradients of
-        replicated tables are summed over all ranks, so that their copies are equal."""
-        held, kept = block_bytes(tables, blocks, batching), blocks.sharding != DATA_PARALLEL
-        weights, state = (
-            np.asarray(held[MEMORY_HBM, part].by_rows * kept, dtype=np.float64) for part in ("weights", "optimizer")
-        )
-        return weights, state
+        port_s, card_s = 2 * moved.port / own.link_all_reduce, 2 * moved.card / own.nic_all_reduce
+        return over_links(BlockLoad(by_rows=port_s), BlockLoad(by_rows=card_s))
 
     def cut_copy_bytes(self, tables: Tables, blocks: Blocks, batching: Batching) -> Floats:
         """[n] bytes of HBM for the cut copy beside the gathered one."""
-        weights, _ = self._copied_bytes(tables, blocks, batching)
+        weights, _ = copied_bytes(tables, blocks, batching)
         return weights / self.replicas.factor * self.replicas.is_fully_sharded
 
 
-def _by_rows(link_s: Floats | float, card_s: Floats | float) -> Loads:
-    link, card = BlockLoad(by_rows=link_s), BlockLoad(by_rows=card_s)
-    return {LINK_OUT: link, LINK_IN: link, NIC_OUT: card, NIC_IN: card}
+def copied_bytes(tables: Tables, blocks: Blocks, batching: Batching) -> tuple[Floats, Floats]:
+    """[n] bytes of weights and of optimizer state of blocks that are copied from group to group: gradients of
+    replicated tables are summed over all ranks, so that their copies are equal."""
+    held, kept = block_bytes(tables, blocks, batching), blocks.sharding != DATA_PARALLEL
+    weights, state = (
+        np.asarray(held[MEMORY_HBM, part].by_rows * kept, dtype=np.float64) for part in ("weights", "optimizer")
+    )
+    return weights, state
+
+
+def over_links(port: BlockLoad, card: BlockLoad) -> Loads:
+    """The loads of a sum, which keeps both ways of ports and cards alike busy."""
+    return {LINK_OUT: port, LINK_IN: port, NIC_OUT: card, NIC_IN: card}
 
 
 def uplink_slowdown(topology: Topology, group_of_rank: Ints, card_bytes_per_s: Floats) -> Floats:

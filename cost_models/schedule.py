@@ -87,14 +87,15 @@ class Schedule:
         self._in_phases = software.exchange_in_phases and not has_towers
         self._replication = replication
         self.fabric = Fabric(topology)
+        is_training = workload.mode == "training"
         self._setting = StepSetting(
-            is_training=workload.mode == "training",
-            has_pipeline=workload.mode == "training" and workload.pipeline != "none",
-            has_prefetch=workload.mode == "training" and workload.pipeline == "prefetch",
+            is_training=is_training,
+            has_pipeline=is_training and workload.pipeline != "none",
+            has_prefetch=is_training and workload.pipeline == "prefetch",
             has_memories=bool(self.memories),
             all_reduce_overlaps=software.all_reduce_overlaps_dense,
-            averages_replicas=replication is not None and replication.averages,
-            shards_replicas=replication is not None and replication.replicas.is_fully_sharded,
+            averages_replicas=is_training and replication is not None and replication.averages,
+            shards_replicas=is_training and replication is not None and replication.replicas.is_fully_sharded,
             has_towers=has_towers,
             has_modules=has_towers and bool(workload.tower_modules),
         )

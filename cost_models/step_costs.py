@@ -17,6 +17,7 @@ import numpy as np
 
 from cost_models import collectives, towers
 from cost_models.amounts import NO_RESERVE, Amount, Reserve
+from cost_models.averaging import Averaging, AveragingLine
 from cost_models.coefficients_used import StepCoefficients
 from cost_models.dense import DensePass, dense_seconds
 from cost_models.dense_size import dense_size
@@ -29,35 +30,27 @@ from cost_models.model import BATCH_COPY, BlockCosts, BlockMemory, CostModel, Ev
 from cost_models.peak import Peak
 from cost_models.replicas import Replicas, ReplicatedCluster
 from cost_models.replication import Replication
-from cost_models.resources import DEVICE, FETCHES, LINK_IN, LINK_OUT, Resource
+from cost_models.resources import DEVICE, FETCHES, Resource
 from cost_models.schedule import Schedule
 from cost_models.shards import (
     DATA_PARALLEL,
-    HBM,
     IS_CACHED,
     MEMORY_HBM,
     MEMORY_TIERS,
-    TABLE_WISE,
     Blocks,
     Floats,
     Ints,
     PlacedShards,
 )
 from cost_models.stages import VectorExchange
+from cost_models.step_exchanges import EXCHANGE_OF, balanced_bytes, exchange_terms, reduction_line
 from cost_models.tables import LENGTH_BYTES, NUMBER_BYTES, Tables
 from cost_models.towers import has_towers
 from cost_models.workload.models import Workload
 from topologies.cluster import Topology
 
-Exchange = Callable[[Tables, Blocks, RankKind, Batching, float | None], Loads]
-_EXCHANGE_OF: dict[str, Exchange] = {
-    "input_dist": collectives.id_exchange,
-    "output_intra_host": towers.output_intra_host,
-    "output_dist": collectives.output_exchange,
-    "gradient_dist": collectives.gradient_exchange,
-    "gradient_intra_host": towers.gradient_intra_host,
-}
-"""The stages that exchange, and what."""
+_SYNC = "replica_sync"
+"""The stage that averages copies."""
 
 
 class StepCosts(CostModel):
@@ -105,7 +98,12 @@ class StepCosts(CostModel):
         self.node_of_rank: Ints = self.schedule.node_of_rank
         self.stages, self.columns = self.schedule.stages, self.schedule.columns
         self.hidden = self.schedule.hidden
-        self.protocol_stages = tuple(stage for stage in self.schedule.collectives if stage in _EXCHANGE_OF)
+        self._averaging: Averaging | None = None
+        if replication is not None and _SYNC in self.stages:
+            lines, world = self.schedule.lines[_SYNC], topology.world_size
+            self._averaging = Averaging(replication, lines, self.tables, self.batching, world)
+        of_lines = _SYNC, *EXCHANGE_OF
+        self.protocol_stages = tuple(stage for stage in self.schedule.collectives if stage in of_lines)
         self._beside: Floats = self.schedule.overheads.copy()  # constants without the latencies of exchanges
         self.base_loads: Floats = self._base_loads()
         self._let_the_next_batch_hide()
@@ -137,7 +135,13 @@ class StepCosts(CostModel):
     def _take_lines(self, protocols: tuple[int, ...]) -> None:
         self.protocols, self.constants = protocols, self._beside.copy()
         for stage, number in zip(self.protocol_stages, protocols, strict=True):
-            self.constants[self.stages.index(stage)] += self.schedule.lines[stage][number].latency_s
+            self.constants[self.stages.index(stage)] += self.lines_of(stage)[number].latency_s
+
+    def lines_of(self, stage: str) -> Sequence[ExchangeLine | AveragingLine]:
+        """The lines of the collective of a stage; none is shorter than the first for no bytes."""
+        if stage == _SYNC and self._averaging is not None:
+            return self._averaging.lines
+        return self.schedule.lines[stage]
 
     def with_flat_exchange(self) -> Self | None:
         """The same without towers; None where there are none, or where the model needs them."""
@@ -148,13 +152,19 @@ class StepCosts(CostModel):
     @property
     def all_protocols(self) -> tuple[tuple[int, ...], ...]:
         """Every choice of a line for each stage that exchanges; the last stage's changes first."""
-        return tuple(itertools.product(*(range(len(self.schedule.lines[stage])) for stage in self.protocol_stages)))
+        return tuple(itertools.product(*(range(len(self.lines_of(stage))) for stage in self.protocol_stages)))
 
     def at_protocols(self, protocols: tuple[int, ...]) -> Self:
         """The same costs with other lines for the stages that exchange."""
         other = copy.copy(self)
         other._take_lines(protocols)
         return other
+
+    @property
+    def _averaging_line(self) -> AveragingLine:
+        """That of the model's protocols, where copies are averaged."""
+        assert self._averaging is not None
+        return self._averaging.lines[self.protocols[self.protocol_stages.index(_SYNC)]]
 
     def port_bytes_per_s(self, stage: str, kind: int) -> float:
         """Rate of a port in the exchange of a stage; that of many bytes where others hide the exchange."""
@@ -165,14 +175,16 @@ class StepCosts(CostModel):
 
     def _balanced_line(self, stage: str) -> int:
         """The fastest line where whole tables are spread evenly: where a search begins."""
-        moved = [_balanced_bytes(_EXCHANGE_OF[stage], self.tables, kind, self.batching) for kind in self.kinds]
+        if stage == _SYNC and self._averaging is not None:
+            return self._averaging.balanced_line()
+        moved = [balanced_bytes(EXCHANGE_OF[stage], self.tables, kind, self.batching) for kind in self.kinds]
         return fastest_line(self.schedule.lines[stage], np.array(moved))
 
     def linearised_at(self, placed: PlacedShards) -> Self:
         """The model at the lines with which each stage of a placement ends first; the first of equals."""
         if len(self.all_protocols) == 1:
             return self
-        counts = [len(self.schedule.lines[stage]) for stage in self.protocol_stages]
+        counts = [len(self.lines_of(stage)) for stage in self.protocol_stages]
         where, seconds = [self.stages.index(stage) for stage in self.protocol_stages], []
         for number in range(max(counts)):
             model = self.at_protocols(tuple(min(number, count - 1) for count in counts))
@@ -217,9 +229,6 @@ class StepCosts(CostModel):
             if self.schedule.has_towers and workload.tower_modules:
                 for term, loads in towers.module_loads(workload, kind, self.batching, software).items():
                     self._put(base[k], term, loads, k)
-        if self._replication is not None and "replica_sync" in self.stages:
-            latency_s = self.schedule.lines["replica_sync"][-1].latency_s
-            self._beside[self.stages.index("replica_sync")] = latency_s * self._replication.averagings
         return base
 
     @property
@@ -244,7 +253,7 @@ class StepCosts(CostModel):
         is no slower than what more bytes take by the law."""
         if "all_reduce" not in self.schedule.collectives:
             return None
-        line = _reduction_line(self.schedule.lines["all_reduce"], self._summing_kinds, gradient_bytes)
+        line = reduction_line(self.schedule.lines["all_reduce"], self._summing_kinds, gradient_bytes)
         self._beside[self.stages.index("all_reduce")] = line.latency_s
         return line.port_bytes_per_s[kind]
 
@@ -272,7 +281,7 @@ class StepCosts(CostModel):
         and cache misses beside them. It is the least of all kinds of rank, for an even load of tables in HBM; what
         caches take more is in `Lookup.fetches`.
         """
-        blocks, world = _whole_tables(self.tables), self.topology.world_size
+        blocks, world = self.tables.whole, self.topology.world_size
         passes = 2 if self.workload.pipeline == "prefetch" else 1
         hidden = []
         for kind in self.kinds:
@@ -290,7 +299,7 @@ class StepCosts(CostModel):
         if self.schedule.ids_overlap or self.schedule.is_prefetched:
             fetched = self.schedule.fetched_over
             self._hide(self._hidden_seconds(), lambda resource: resource.with_ids or resource in fetched)
-        if self._replication is not None and self._replication.replicas.is_fully_sharded:
+        if self._replication is not None and "replica_shards" in self.schedule.stage_of_term:
             over = self._replication.copied_over
             self._hide(self._exchange_window(over), lambda resource: resource in over)
 
@@ -313,7 +322,7 @@ class StepCosts(CostModel):
         for kind in self.kinds:
             window = 0.0
             for stage in ("output_dist", "gradient_dist"):
-                loads = _EXCHANGE_OF[stage](self.tables, _whole_tables(self.tables), kind, self.batching, None)
+                loads = EXCHANGE_OF[stage](self.tables, self.tables.whole, kind, self.batching, None)
                 seconds = {resource: self._even_seconds(resource, load, kind) for resource, load in loads.items()}
                 busy = max(seconds[resource] for resource in over)
                 window += self.schedule.lines[stage][0].latency_s + max(seconds.values()) - busy
@@ -338,12 +347,12 @@ class StepCosts(CostModel):
         terms: dict[str, Loads] = {
             "lookup_forward": lookup.forward(),
             "cache_fetch": lookup.fetches(is_prefetched=self.schedule.is_prefetched),
-            **_exchange_terms(self, blocks, kind),
+            **self._exchange_terms(blocks, kind),
         }
         if tables.training:
             terms["lookup_backward"] = lookup.backward()
-            if self._replication is not None:
-                terms |= self._replication.terms(tables, blocks, kind, self.batching)
+            if self._replication is not None and self._replication.replicas.is_fully_sharded:
+                terms["replica_shards"] = self._replication.cut_shards(tables, blocks, kind, self.batching)
         parts, memory = self._summed(terms, len(blocks), kind), self.block_memory(blocks, kind)
         return BlockCosts(*parts, memory.fixed, memory.by_rows, memory.supported)
 
@@ -355,8 +364,27 @@ class StepCosts(CostModel):
 
     def exchange_costs(self, blocks: Blocks, kind: int) -> BlockCosts:
         """What blocks exchange, and no bytes."""
-        parts, none = self._summed(_exchange_terms(self, blocks, kind), len(blocks), kind), np.zeros((len(blocks), 0))
+        parts, none = self._summed(self._exchange_terms(blocks, kind), len(blocks), kind), np.zeros((len(blocks), 0))
         return BlockCosts(*parts, none, none, np.ones(len(blocks), dtype=bool))
+
+    def _exchange_terms(self, blocks: Blocks, kind: int) -> dict[str, Loads]:
+        """What blocks exchange on a kind of rank, at the model's lines."""
+        ports = {stage: self.port_bytes_per_s(stage, kind) for stage in self._exchanges}
+        terms = exchange_terms(self.schedule, self.tables, blocks, self.kinds[kind], self.batching, ports)
+        if self.workload.tower_modules:  # what modules give has the same size whatever is placed
+            terms = {term: loads for term, loads in terms.items() if term not in towers.PEERS}
+        if self._averaging is not None:
+            terms[_SYNC] = self._averaging.loads(blocks, kind, self._averaging_line)
+        if self.tables.training:
+            summing, size = self._summing_kinds[kind], self.tables.gradient_wire_bytes
+            terms["replica_all_reduce"] = collectives.replica_all_reduce(self.tables, blocks, summing, size)
+        return terms
+
+    @property
+    def _exchanges(self) -> list[str]:
+        """The stages in which blocks exchange something; ids that arrive at their shards do not."""
+        arrived = {"input_dist"} if self.coefficients.software.ids_arrive_sharded else set[str]()
+        return [stage for stage in EXCHANGE_OF if stage in self.schedule.stage_of_term and stage not in arrived]
 
     def _summed(self, terms: dict[str, Loads], blocks: int, kind: int) -> tuple[Floats, Floats, Floats]:
         """[n, C] each of the three parts of the loads of n blocks on a kind of rank."""
@@ -401,33 +429,14 @@ class StepCosts(CostModel):
         vectors = sum(table.vectors_per_sample * table.dim for table in self.workload.tables)
         launches_s = max(kind.lookup_launch_s + kind.update_launch_s for kind in self.kinds) * (len(used) - 1)
         latencies_s = float(self.constants.sum() - self._beside.sum())
+        if self._averaging is not None:
+            latencies_s -= self._averaging_line.latency_s
         exchanges_s = latencies_s * max(len(used - {DATA_PARALLEL}) - 1, 0)
         if DATA_PARALLEL in used:  # replicas are reduced apart from the dense part
             exchanges_s += max(kind.reduction_protocols[-1].latency_s or 0.0 for kind in self.kinds)
         joined_s = per_byte * NUMBER_BYTES * vectors + max(kind.regroup_piece_s for kind in self.kinds) * len(used)
         joined_s *= self.batching.samples_per_rank
         return float(launches_s + exchanges_s + joined_s)
-
-
-def _exchange_terms(model: StepCosts, blocks: Blocks, kind: int) -> dict[str, Loads]:
-    """What blocks exchange on a kind of rank, at the model's lines."""
-    own, tables, terms = model.kinds[kind], model.tables, dict[str, Loads]()
-    by_term = towers.by_term if model.schedule.has_towers else collectives.by_term
-    for stage, exchange in _EXCHANGE_OF.items():
-        is_left_out = stage == "input_dist" and model.coefficients.software.ids_arrive_sharded
-        if stage in model.schedule.stage_of_term and not is_left_out:
-            loads = exchange(tables, blocks, own, model.batching, model.port_bytes_per_s(stage, kind))
-            terms |= by_term(stage, loads, blocks, own)
-    if model.workload.tower_modules:  # what modules give has the same size whatever is placed
-        terms = {term: loads for term, loads in terms.items() if term not in towers.PEERS}
-    if model.schedule.has_towers:
-        terms |= towers.rearranging(tables, blocks, own, model.batching)
-    if tables.training:
-        summing = model._summing_kinds[kind]
-        terms["replica_all_reduce"] = collectives.replica_all_reduce(
-            tables, blocks, summing, tables.gradient_wire_bytes
-        )
-    return terms
 
 
 def _pool_bytes(model: CostModel, bytes_of_kind: Sequence[Sequence[float]]) -> tuple[Floats, ...]:
@@ -446,23 +455,3 @@ def _sample_bytes(workload: Workload, tables: Tables) -> float:
 def _in_step(own: Resource, seconds: float, kind: RankKind) -> dict[Resource, float]:
     """What a wait of every rank takes of the rank, and keeps what ranks share waiting (see `Lookup`)."""
     return {own: seconds} | {name: seconds / ranks for name, ranks in kind.ranks_sharing.items()}
-
-
-def _whole_tables(tables: Tables) -> Blocks:
-    """Every table as one block in HBM."""
-    count = len(tables.rows)
-    zeros = np.zeros(count, dtype=np.int64)
-    return Blocks(np.arange(count), zeros + TABLE_WISE, zeros + HBM, tables.dim, np.zeros(count))
-
-
-def _balanced_bytes(exchange: Exchange, tables: Tables, kind: RankKind, batching: Batching) -> float:
-    """Bytes over a port in an exchange, one way, where whole tables are spread evenly."""
-    loads = exchange(tables, _whole_tables(tables), kind, batching, 1.0)
-    ways = (loads[LINK_OUT], loads[LINK_IN])
-    return max(float(np.sum(way.fixed + way.by_rows) / kind.world_size + np.sum(way.everywhere)) for way in ways)
-
-
-def _reduction_line(lines: Sequence[ExchangeLine], kinds: Sequence[RankKind], gradient_bytes: float) -> ExchangeLine:
-    """The fastest line of an all-reduce of so many bytes of gradients."""
-    moved = [collectives.all_reduce_seconds(gradient_bytes, kind, 1.0)[LINK_OUT] for kind in kinds]
-    return lines[fastest_line(lines, np.array(moved, dtype=float))]

@@ -1,13 +1,13 @@
 """All tables of a workload as arrays, built once; the cost terms read nothing else of them."""
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.access import AccessCurves
-from cost_models.shards import IS_CACHED, IS_MIXED, Blocks, Floats, Ints
+from cost_models.shards import HBM, IS_CACHED, IS_MIXED, TABLE_WISE, Blocks, Floats, Ints
 from cost_models.workload.formats import (
     DTYPES,
     FORMATS,
@@ -159,6 +159,12 @@ class Tables:
         updates in place."""
         rigid = np.array([not FORMATS[dtype].updates_in_place for dtype in DTYPES])
         return np.asarray(rigid[self.stored_as(blocks.table, blocks.dtype)] & self.training)
+
+    @cached_property
+    def whole(self) -> Blocks:
+        """[T] every table as one block in HBM."""
+        zeros = np.zeros(len(self.rows), dtype=np.int64)
+        return Blocks(np.arange(len(zeros)), zeros + TABLE_WISE, zeros + HBM, self.dim, zeros.astype(np.float64))
 
     def row_state_bytes(self, table: Ints, columns: Ints) -> Ints:
         """Optimizer state that goes with `columns` columns of one row."""

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from cost_models.coefficients import SoftwareCoefficients
-from cost_models.kinds import MemoryRates, RankKind
+from cost_models.kinds import RankKind
+from cost_models.memory_rates import MemoryRates
 from cost_models.shards import BYTE_ADDRESSABLE, IS_CACHED, IS_SPLIT, KEEPS_STATE_BELOW, MEMORY_TIERS, Floats
 from cost_models.simulator.shard_counts import Flags, ShardCounts
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cost_models.kinds import usable_bytes
+from cost_models.memory_rates import usable_bytes
 from cost_models.torchrec.constants import torchrec_coefficients
 from topologies.cluster import NodeGroup, Topology
 from topologies.errors import InputError

@@ -16,7 +16,8 @@ from typing import Literal
 from cost_models.workload.models import Workload
 from planner.capacity.candidates import Candidate
 from planner.capacity.prices import Bill, PriceSheet, bill
-from planner.capacity.sizing import DEFAULT_MAX_NODES, Sizing, group_index, resized, size
+from planner.capacity.size_searches import resized
+from planner.capacity.sizing import DEFAULT_MAX_NODES, Sizing, group_index, size
 from planner.formulation.policy import Policy, policy_document
 from topologies.cluster import Topology
 from topologies.documents import Document, validate

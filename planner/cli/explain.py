@@ -11,6 +11,7 @@ from planner.cli.streams import Format
 if TYPE_CHECKING:
     from planner.document.plan import Plan
     from planner.document.replicas import OtherReplicas
+    from planner.planning.tower_modules import TowerModules
 
 
 def explain(
@@ -26,8 +27,10 @@ def explain(
     For the plan: the rank and resource that limit each stage, the tables
     that take most of it, each stage's share of the bound, and what more
     memory would be worth; for groups of ranks also the best plan that is
-    found for one world. For a table: its shards, its cost in each stage,
-    and the cost of its other options at the dual multipliers of the bound.
+    found for one world, and with --exchange auto what modules in towers,
+    which change the model, would save. For a table: its shards, its cost
+    in each stage, and the cost of its other options at the dual
+    multipliers of the bound.
 
     \b
     Examples:
@@ -57,13 +60,13 @@ def explain(
     explainer = Explainer(document)
     if table is None:
         reasons = explainer.plan()
-        others = _other_groups(document)
+        others, modules = _other_groups(document), _tower_modules(document)
         if output_format is Format.JSON:
-            streams.write_json(report.plan_document(document, reasons, others))
+            streams.write_json(report.plan_document(document, reasons, others, modules))
         elif output_format is Format.CSV:
             streams.write_records(report.plan_records(reasons), output_format)
         else:
-            report.render_plan(document, reasons, streams.console(), others)
+            report.render_plan(document, reasons, streams.console(), others, modules)
         return
     names = [planned.name for planned in document.tables]
     if table not in names:
@@ -87,3 +90,13 @@ def _other_groups(document: "Plan") -> "tuple[OtherReplicas, ...]":
 
     streams.doing("planning for one world")
     return beside_one_world(document)
+
+
+def _tower_modules(document: "Plan") -> "TowerModules | None":
+    """What modules in towers would be worth, where the exchange of vectors is open."""
+    if document.provenance.policy.exchange != "auto":
+        return None
+    from planner.planning.tower_modules import with_tower_modules
+
+    streams.doing("planning with modules in towers")
+    return with_tower_modules(document)

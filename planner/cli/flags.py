@@ -106,10 +106,6 @@ ExchangeFlag = Annotated[
         help="How vectors are exchanged: flat, sptt (in each host, then among peers), or auto: the faster.",
     ),
 ]
-OneExchangeFlag = Annotated[
-    str | None,
-    typer.Option(metavar="NAME", help="How vectors are exchanged: flat, or sptt (in each host, then among peers)."),
-]
 MaxShardsFlag = Annotated[
     int | None, typer.Option(metavar="N", min=1, help="Cut no table into more shards; replicas count as one.")
 ]

@@ -68,7 +68,7 @@ def size(
     tiers: flags.TiersFlag = None,
     shardings: flags.ShardingsFlag = None,
     runtime: flags.RuntimeFlag = None,
-    exchange: flags.OneExchangeFlag = None,
+    exchange: flags.ExchangeFlag = None,
     reserve: flags.ReserveFlag = None,
     effort: Annotated[
         int, typer.Option(metavar="N", min=0, help="Passes of local search where a short search does not decide.")

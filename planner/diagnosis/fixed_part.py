@@ -83,8 +83,8 @@ def _fixed_seconds(model: StepCosts) -> Iterator[FixedSeconds]:
             continue
         latency_s = 0.0
         if stage in model.schedule.collectives:
-            lines = model.schedule.lines[stage]
-            latency_s = lines[0].latency_s if stage in model.protocol_stages else min(total, lines[0].latency_s)
+            least_s = model.lines_of(stage)[0].latency_s
+            latency_s = least_s if stage in model.protocol_stages else min(total, least_s)
             yield FixedSeconds(stage, "latency of the collective", latency_s)
         words = _ON_DEVICE if resource == DEVICE else _ELSEWHERE
         left_s = total - latency_s

@@ -6,7 +6,15 @@ from functools import cached_property
 import numpy as np
 
 from cost_models.model import CostModel
-from cost_models.shards import PARTLY_IN_HBM, PLACEMENT_TIERS, SHARDING_ROWS, SHARDINGS
+from cost_models.shards import (
+    EXTENT_OF_SHARDING,
+    PARTLY_IN_HBM,
+    PLACEMENT_TIERS,
+    RANK,
+    SHARDING_ROWS,
+    SHARDINGS,
+    WORLD,
+)
 from planner.certificates.multipliers import Multipliers
 from planner.diagnosis.reasons import MemoryValue, OptionReasons
 from planner.diagnosis.stage_loads import StageLoads
@@ -99,8 +107,7 @@ class PricedOptions:
             own_bytes = (costs.bytes_fixed + costs.bytes_by_rows * share)[of_kind].sum(axis=0)
             memory, size = memory + float(product(self._multipliers.byte[k], own_bytes)), size + own_bytes
         planned = self.tables[table]
-        stages = range(len(self._model.stages))
-        parts = self._parts(seconds, memory, table, [self.loads.longest(s, table) for s in stages])
+        parts = self._parts(seconds, memory, table, self._peaks(table).tolist())
         return OptionReasons(
             planned.sharding,
             planned.tier,
@@ -110,6 +117,33 @@ class PricedOptions:
             parts,
             dict(zip(self._model.memories, size.round().astype(int).tolist(), strict=True)),
         )
+
+    def _peaks(self, table: int) -> Floats:
+        """[S] seconds that each stage takes at least with the blocks of a table where they are, as `Fluid.peaks` says
+        of options: of every block by itself, beside what loads its resources before any table is placed."""
+        problem, placed = self.formulation.problem, self.loads.placed
+        own = np.flatnonzero(placed.blocks.table == table)
+        blocks, rank, start = placed.blocks.take(own), placed.rank[own], self.tables[table].shards.column_start
+        share, extent = placed.rows[own] / self._model.tables.rows[table], EXTENT_OF_SHARDING[blocks.sharding]
+        base, kind = problem.extremes.base_of_instance, problem.kind_of_rank[rank]
+        if extent[0] == WORLD:
+            return np.asarray(self._stage_most(base).min(axis=0))
+        site = np.where(extent == RANK, np.arange(len(own)), problem.nodes.of_rank[rank])
+        load = np.zeros((len(own), len(self._model.columns)))
+        for k in range(self._model.kind_count):
+            costs = self._model.block_costs(blocks, k)
+            load += np.where((kind == k)[:, None], costs.fixed + costs.by_rows * share[:, None], 0.0)
+        for c, instance in enumerate(problem.resource_of_rank):
+            _, together = np.unique(np.stack([start, site, instance[rank]]), axis=1, return_inverse=True)
+            load[:, c] = np.bincount(together.ravel(), weights=load[:, c])[together.ravel()]
+        return np.asarray(self._stage_most(load + base[kind]).max(axis=0))
+
+    def _stage_most(self, load: Floats) -> Floats:
+        """[n, S] the most of loads [n, C] in each stage."""
+        most = np.zeros((len(load), len(self._model.stages)))
+        for column, stage in enumerate(self.formulation.problem.stage_of_column):
+            most[:, stage] = np.maximum(most[:, stage], load[:, column])
+        return most
 
     def _blocks_of(self, table: TablePlan) -> int:
         """Column blocks of a table of the plan; parts of its rows, where these are on several nodes."""

@@ -102,7 +102,7 @@ def model_of_replicas(
     """The same with one of the choices of replicas."""
     if exchange is None:
         if policy.exchange == "auto":
-            message = "auto is for `planner plan`, which plans under each; give flat or sptt here"
+            message = "auto is for plans, studies and sizes, which try each; give flat or sptt here"
             raise InputError.at("policy", message, path="exchange")
         exchange = policy.exchange
     return cost_model(name, topology, workload, policy.reserve.amounts(), exchange, replicas)

@@ -14,6 +14,7 @@ from planner.diagnosis.reasons import OptionReasons, PlanReasons, StageReasons, 
 from planner.diagnosis.sensitivity import describe
 from planner.document.plan import Plan
 from planner.document.replicas import OtherReplicas
+from planner.planning.tower_modules import TowerModules
 from planner.reports.replicas import choices_table, groups_words
 from planner.reports.tables import TextGrid
 from planner.reports.words import amount, fixed_words, render_error_bar, render_mixing, resource_words
@@ -40,9 +41,15 @@ EVEN = 0.001
 """Difference, as a share, below which two options cost the same."""
 
 
-def render_plan(plan: Plan, reasons: PlanReasons, console: "Console", others: Sequence[OtherReplicas] = ()) -> None:
+def render_plan(
+    plan: Plan,
+    reasons: PlanReasons,
+    console: "Console",
+    others: Sequence[OtherReplicas] = (),
+    modules: TowerModules | None = None,
+) -> None:
     """Print what each stage waits for and its part of the bound, then what memory is worth and what would help; of
-    groups of ranks, what `others` would be."""
+    groups of ranks, what `others` would be; and what `modules` in towers would save."""
     model = reasons.model
     _render_head(plan, model, console)
     if plan.replicas is not None:
@@ -52,6 +59,12 @@ def render_plan(plan: Plan, reasons: PlanReasons, console: "Console", others: Se
         console.print()
     if reasons.exchange is not None:
         _render_exchange(plan, reasons.exchange, console)
+    if modules is not None:
+        console.print(
+            f"With a module in each tower ({modules.words}) the step would be at most"
+            f" {format_seconds(modules.step_s)}, by a plan that a short search finds: that changes the model."
+        )
+        console.print()
     table = TextGrid(("stage", "left"), ("time", "right"), ("bound", "right"), ("rank", "right"), ("bound by", "left"))
     for each in reasons.stages:
         rank = "" if each.stage.critical_rank is None else str(each.stage.critical_rank)
@@ -270,7 +283,9 @@ def why(option: OptionReasons, chosen: OptionReasons, model: CostModel) -> str:
 # -- for programs ---------------------------------------------------------------------------------------------------
 
 
-def plan_document(plan: Plan, reasons: PlanReasons, others: Sequence[OtherReplicas] = ()) -> dict[str, object]:
+def plan_document(
+    plan: Plan, reasons: PlanReasons, others: Sequence[OtherReplicas] = (), modules: TowerModules | None = None
+) -> dict[str, object]:
     """The explanation of a plan as plain data; of groups of ranks, what `others` would be."""
     fixed = None if plan.objective is None else fixed_part(plan.objective, reasons.model)
     return {
@@ -310,6 +325,7 @@ def plan_document(plan: Plan, reasons: PlanReasons, others: Sequence[OtherReplic
         ],
         "gains": [{"resource": gain.resource, "step_s": gain.step_s, "saved": gain.saved} for gain in reasons.gains],
         **({} if reasons.exchange is None else {"exchange": _exchange_document(plan, reasons.exchange)}),
+        **({} if modules is None else {"tower_modules": asdict(modules)}),
     }
 
 

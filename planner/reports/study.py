@@ -55,7 +55,9 @@ def _table(results: StudyResults, rows: list[Row], console: "Console") -> None:
     axes = [Axis("scenario", "scenario", "", False)] if "scenario" in results.frame else []
     axes += results.varied
     columns = [_axis_column(axis, rows) for axis in axes]
-    figures = [name for name in _FIGURES if name != "price" or _has_prices(rows)]
+    left_out = {"price"} if not _has_prices(rows) else set[str]()
+    left_out |= {"exchange"} - set(results.frame.columns)
+    figures = [name for name in _FIGURES if name not in left_out]
     for spare in (None, *_SPARE):
         shown = [name for name in figures if name not in _SPARE[: _SPARE.index(spare) + 1]] if spare else figures
         table = _joined([*columns, *(_figure_column(_FIGURES[name], rows) for name in shown)])
@@ -138,6 +140,7 @@ _FIGURES = {
     "step": _Figure("step", "right", lambda row: "" if row["step_s"] is None else format_seconds(row["step_s"])),
     "gap": _Figure("gap", "right", lambda row: "" if row["gap"] is None else f"{row['gap']:.1%}"),
     "price": _Figure("USD per\n1e9", "right", _price),
+    "exchange": _Figure("exchange\ntaken", "left", lambda row: row["exchange"] or ""),
     "limit": _Figure("limit", "left", _limit),
 }
 _SPARE = ("ranks", "step", "gap")

@@ -14,7 +14,7 @@ import numpy as np
 
 from cost_models.model import CostModel
 from cost_models.resources import Resource
-from cost_models.stages import STAGES
+from cost_models.stages import STAGES, VectorExchange
 from cost_models.workload.models import Workload
 from planner._version import VERSION
 from planner.diagnosis.sensitivity import GROWTH, RESOURCES, gains
@@ -23,6 +23,7 @@ from planner.document.planned import placed_shards
 from planner.formulation.formulation import Formulation
 from planner.formulation.policy import Policy, offered
 from planner.formulation.question import Question
+from planner.planning.exchanges import PlannedUnder, planned_under_each
 from planner.planning.pipeline import Pipeline, Searched, Steps
 from planner.problem.placement import Placement
 from planner.solvers.incumbent import Outcome
@@ -154,12 +155,36 @@ def _size(topology: Topology, workload: Workload) -> Record:
 
 
 def _answer(job: Job) -> Answer:
-    search = job.search
-    limits = SearchLimits(gap=search.gap, effort=search.effort, seed=search.seed)
-    steps = Steps(proves=search.prove, simulates=search.simulate)
     policy = offered(job.policy, job.topology, Question.cost_model)
-    pipeline = Pipeline(policy, limits, steps)
-    formulation = pipeline.refined(Question(job.topology, job.workload, policy).formulation())
+    limits = SearchLimits(gap=job.search.gap, effort=job.search.effort, seed=job.search.seed)
+    found: dict[VectorExchange, tuple[CostModel, Start | None]] = {}
+
+    def under(asked: Question, limits: SearchLimits, former: PlannedUnder | None) -> PlannedUnder:
+        pipeline = _pipeline(job, asked.policy, limits)
+        if former is None:
+            formulation = pipeline.refined(asked.formulation())
+        else:
+            formulation, pipeline = former.formulation.under(asked.model()), replace(pipeline, start=former.searched)
+        searched, reached = _searched(job, pipeline, formulation)
+        plan = pipeline.assembled(pipeline.finished(searched))
+        found[searched.formulation.model.exchange] = searched.formulation.model, reached
+        return PlannedUnder(plan, searched.formulation, searched)
+
+    plan = planned_under_each(Question(job.topology, job.workload, policy), limits, under)
+    plan = _pipeline(job, policy, limits).simulated(plan)
+    model, reached = found[plan.provenance.exchange]
+    text = plan.to_json() if job.keeps_plan else None
+    return Answer(_record(job, model, plan), reached if plan.objective is not None else None, text)
+
+
+def _pipeline(job: Job, policy: Policy, limits: SearchLimits) -> Pipeline:
+    return Pipeline(policy, limits, Steps(proves=job.search.prove, simulates=job.search.simulate))
+
+
+def _searched(job: Job, pipeline: Pipeline, formulation: Formulation) -> tuple[Searched, Start | None]:
+    """The best placement of a point: that of another point, where it is good enough, or what a search finds; and what
+    others may begin with, None without one."""
+    search = job.search
     start = _placement(job.start, formulation)
     outcome = known = None
     enough = search.gap
@@ -175,15 +200,13 @@ def _answer(job: Job) -> Answer:
             known = bounded(searched.formulation.problem, start, enough)
         formulation = searched.formulation
         outcome = searched.outcome if known is None else better(searched.outcome, known)
-    plan = pipeline.simulated(pipeline.assembled(pipeline.finished(Searched(formulation, outcome))))
     reached = None
-    if outcome.placement is not None and plan.objective is not None:
+    if outcome.placement is not None:
         blocks, places = outcome.placement.item_block.tolist(), outcome.placement.item_place.tolist()
         reached = Start(_digest(formulation), tuple(blocks), tuple(places), _gap(outcome))
         if not is_searched and job.start is not None:
             reached = replace(reached, gap=job.start.gap, links=job.start.links + 1)
-    text = plan.to_json() if job.keeps_plan else None
-    return Answer(_record(job, formulation.model, plan), reached, text)
+    return Searched(formulation, outcome), reached
 
 
 def _gap(outcome: Outcome) -> float:
@@ -235,6 +258,7 @@ def _record(job: Job, model: CostModel, plan: Plan) -> Record:
     placed = placed_shards(plan)
     return {
         **record,
+        "exchange": plan.provenance.exchange,
         "limit": _limit(plan, model.evaluate(placed).binding),
         "stages": {stage.name: stage.seconds for stage in plan.stages},
         "used": _of_cluster(used, model),

@@ -56,6 +56,7 @@ def _columns(grid: Grid, done: Sequence[Done]) -> list[str]:
         *head,
         *("status", "reason", "meets"),
         *FIGURES,
+        *(["exchange"] if _is_open(done) else []),
         "limit",
         *(f"{STAGE_PREFIX}{name}{SECONDS_SUFFIX}" for name in names("stages")),
         *(f"{tier}_{what}_bytes" for tier in memories for what in BYTES),
@@ -63,12 +64,17 @@ def _columns(grid: Grid, done: Sequence[Done]) -> list[str]:
     ]
 
 
+def _is_open(done: Sequence[Done]) -> bool:
+    """Whether the policy of some point leaves the exchange of vectors open."""
+    return any(each.inputs is not None and each.inputs.policy.exchange == "auto" for each in done)
+
+
 def _row(completed: Done, study: Study, measured: Mapping[int, float]) -> Row:
     record, point = completed.answer.record, completed.point
     row: Row = {"point": point.number, "reason": "", **point.cells}
     if point.scenario is not None:
         row["scenario"] = point.scenario.name
-    row |= {name: record[name] for name in ("status", "reason", "limit", *FIGURES) if name in record}
+    row |= {name: record[name] for name in ("status", "reason", "exchange", "limit", *FIGURES) if name in record}
     for name, seconds in record.get("stages", {}).items():
         row[f"{STAGE_PREFIX}{name}{SECONDS_SUFFIX}"] = seconds
     for what in BYTES:

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from cost_models.kinds import IN_FLIGHT_BYTES, rank_kinds
+from cost_models.kinds import rank_kinds
 from cost_models.lookup import Lookup
+from cost_models.memory_rates import IN_FLIGHT_BYTES
 from cost_models.resources import Resource
 from cost_models.shards import (
     MEMORY_HBM,

@@ -4,10 +4,13 @@ Rates are those of a cluster that has the copies' ranks alone, so that nothing o
 """
 
 import itertools
+from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from cost_models.averaging import Averaging
 from cost_models.replicas import Replicas, SyncStrategy
 from cost_models.shards import DATA_PARALLEL, HBM, ROW_WISE, TABLE_WISE, Blocks, PlacedShards
 from cost_models.simulator.collective_times import collective_s
@@ -15,6 +18,7 @@ from cost_models.simulator.simulation import simulate
 from cost_models.step import StepModel
 from cost_models.workload.models import Workload
 from tests.oracles.instances import workload
+from tests.seeds import seeds
 from topologies.cluster import Topology
 from topologies.errors import InputError
 from topologies.loading import load_topology
@@ -35,23 +39,23 @@ def resized(nodes: int, accelerators: int = 8) -> Topology:
     return Topology.model_validate(document)
 
 
-def trained(tables: int = TABLES, **fields: object) -> Workload:
-    profiles = [{"rows": ROWS, "dim": DIM, "optimizer": "rowwise_adagrad"} for _ in range(tables)]
+def trained(tables: int = TABLES, rows: int = ROWS, **fields: object) -> Workload:
+    profiles = [{"rows": rows, "dim": DIM, "optimizer": "rowwise_adagrad"} for _ in range(tables)]
     given = {"software": "torchrec", "global_batch": 32768, "pipeline": "none", **fields}
     return workload(profiles, **given)
 
 
-def dealt(world: int, tables: int = TABLES, sharding: int = TABLE_WISE) -> PlacedShards:
+def dealt(world: int, tables: int = TABLES, sharding: int = TABLE_WISE, rows: int = ROWS) -> PlacedShards:
     """Whole tables on ranks in turn, or cut by rows over all of them."""
     if sharding == TABLE_WISE:
-        table, rank, rows = np.arange(tables), np.arange(tables) % world, np.full(tables, ROWS)
+        table, rank, held = np.arange(tables), np.arange(tables) % world, np.full(tables, rows)
     else:
         table = np.repeat(np.arange(tables), world)
-        rank, rows = np.tile(np.arange(world), tables), np.full(tables * world, ROWS // world)
+        rank, held = np.tile(np.arange(world), tables), np.full(tables * world, rows // world)
     blocks = Blocks(
         table, np.full_like(table, sharding), np.full_like(table, HBM), np.full_like(table, DIM), table * 0.0
     )
-    return PlacedShards(blocks, rank, rows, np.unique(table, return_index=True)[1][table] == np.arange(len(table)))
+    return PlacedShards(blocks, rank, held, np.unique(table, return_index=True)[1][table] == np.arange(len(table)))
 
 
 def seconds(model: StepModel, placed: PlacedShards, stage: str) -> float:
@@ -59,34 +63,78 @@ def seconds(model: StepModel, placed: PlacedShards, stage: str) -> float:
 
 
 @pytest.mark.parametrize("every", [1, 5])
+@pytest.mark.parametrize("rows", [2_000, 50_000, ROWS, 4 * ROWS])
 @pytest.mark.parametrize(("layout", "factor"), [("intra", 2), ("intra", 4), ("inter", 2)])
-def test_averaging_takes_as_long_as_an_all_reduce_of_the_copies(layout: Layout, factor: int, every: int) -> None:
-    """2 (M - 1) / M of a rank's weights and state: on M GPUs of a node, or one GPU on each of M nodes."""
-    cluster, placed = resized(4), dealt(32 // factor)
+def test_averaging_takes_as_long_as_two_all_reduces_of_the_copies(
+    layout: Layout, factor: int, rows: int, every: int
+) -> None:
+    """Of a rank's weights and of its state, each by the law for its own bytes, from 8 kB to 4 GB: on M GPUs of a node,
+    or one GPU on each of M nodes."""
+    cluster, placed = resized(4), dealt(32 // factor, rows=rows)
     replicas = Replicas(factor=factor, layout=layout, sync_every=every, state_every=every)
-    model = StepModel(cluster, trained(), replicas=replicas)
-    held = np.bincount(placed.rank).max() * (WEIGHTS + STATE) / TABLES
+    model = StepModel(cluster, trained(rows=rows), replicas=replicas)
+    tables = int(np.bincount(placed.rank).max())
     alone = resized(1, factor) if layout == "intra" else resized(factor, 1)
-    expected = float(collective_s(alone, "all_reduce", held).max())
-    twice_s = float(collective_s(alone, "all_reduce", 2 * held).max())
-    latency_s = 2 * expected - twice_s
-    found = seconds(model, placed, "replica_sync")
-    # weights and state are averaged in two calls
-    assert found == pytest.approx((expected + latency_s) / every, rel=0.02)
+    expected = sum(
+        float(collective_s(alone, "all_reduce", size).max()) for size in (tables * rows * DIM * 4, tables * rows * 4)
+    )
+    assert seconds(model, placed, "replica_sync") == pytest.approx(expected / every, rel=1e-6)
+
+
+def test_few_bytes_take_a_line_of_less_latency_and_many_need_no_other() -> None:
+    """Small copies end first by protocols of less latency; where a model has no room for replicated tables, all others
+    are left out."""
+    cluster = resized(4)
+    small, large = (
+        StepModel(cluster, trained(rows=rows), replicas=Replicas(factor=2, state_every=1))
+        for rows in (2_000, 200 * ROWS)
+    )
+    stage = small.protocol_stages.index("replica_sync")
+    assert len(small.lines_of("replica_sync")) > len(large.lines_of("replica_sync")) == 1
+    (last,) = large.lines_of("replica_sync")
+    own = small.linearised_at(dealt(16, rows=2_000))
+    assert own.lines_of("replica_sync")[own.protocols[stage]].latency_s < 0.5 * last.latency_s
+    plain = len(StepModel(cluster, trained()).all_protocols)
+    assert len(large.all_protocols) == plain
+
+
+def _all_pairs(averaging: Averaging) -> Iterator[tuple[int, int]]:
+    return itertools.product(range(len(averaging._all)), repeat=2)
+
+
+@pytest.mark.parametrize("seed", seeds(range(3), range(12)))
+def test_lines_that_are_left_out_end_first_for_no_placement(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With all of them kept, random placements take as long: replicated and whole tables, of a model about as large as
+    the memory."""
+    random = np.random.default_rng(seed)
+    rows = int(10 ** random.uniform(3, 8.3))
+    replicas = Replicas(factor=2, state_every=1, layout=random.choice(["intra", "inter"]))
+    model = StepModel(resized(2), trained(rows=rows), replicas=replicas)
+    monkeypatch.setattr(Averaging, "_possible_pairs", _all_pairs)
+    every = StepModel(resized(2), trained(rows=rows), replicas=replicas)
+    assert len(every.all_protocols) >= len(model.all_protocols)
+    capacity = float(model.kinds[0].memory_bytes[0])
+    for share in (0.0, 0.3, 1.0):
+        placed = dealt(8, rows=rows)
+        size = rows * (DIM + 1) * 4.0
+        replicated = np.flatnonzero(random.random(TABLES) < share)[: int(capacity // size)]
+        sharding = np.where(np.isin(placed.blocks.table, replicated), DATA_PARALLEL, TABLE_WISE)
+        placed = replace(placed, blocks=replace(placed.blocks, sharding=sharding))
+        found = seconds(model, placed, "replica_sync")
+        assert found == pytest.approx(seconds(every, placed, "replica_sync"), rel=1e-12)
 
 
 def test_state_may_be_averaged_less_often_or_never() -> None:
-    """Bytes of a step are those of weights by their interval, and of state by its own."""
+    """A step has that of weights by their interval, and that of state by its own."""
     cluster, placed = resized(2), dealt(8)
 
     def sync(**every: int | None) -> float:
-        model = StepModel(cluster, trained(), replicas=Replicas(factor=2, **every))
-        constant = model.constants[model.stages.index("replica_sync")]
-        return seconds(model, placed, "replica_sync") - float(constant)
+        return seconds(StepModel(cluster, trained(), replicas=Replicas(factor=2, **every)), placed, "replica_sync")
 
     never, always, seldom = sync(state_every=None), sync(state_every=1), sync(state_every=10)
-    assert always / never == pytest.approx(1 + STATE / WEIGHTS, rel=1e-9)
-    assert seldom / never == pytest.approx(1 + STATE / WEIGHTS / 10, rel=1e-9)
+    state_s = float(collective_s(resized(1, 2), "all_reduce", 2 * STATE / TABLES).max())
+    assert always - never == pytest.approx(state_s, rel=1e-6)
+    assert seldom - never == pytest.approx(state_s / 10, rel=1e-6)
 
 
 @pytest.mark.parametrize("layout", ["intra", "inter"])
@@ -140,7 +188,8 @@ def test_replicated_tables_and_dense_gradients_are_summed_over_all_ranks() -> No
         )
         return PlacedShards(blocks, placed.rank, np.full(len(placed.rank), ROWS), placed.opens_block)
 
-    assert seconds(own, everywhere(own), "replica_sync") == own.constants[own.stages.index("replica_sync")]
+    nothing = own.linearised_at(everywhere(own))
+    assert seconds(own, everywhere(own), "replica_sync") == nothing.constants[own.stages.index("replica_sync")]
 
     def summed(model: StepModel) -> float:
         stage = "gradient_dist" if "all_reduce" not in one.stages else "all_reduce"
@@ -164,6 +213,16 @@ def test_the_simulator_plays_all_ranks_and_agrees(factor: int, layout: Layout, s
     played = simulate(cluster, model.stated_workload, placed, replicas=replicas, steps=1)
     assert played.network.world == 64
     assert played.step_s == pytest.approx(model.evaluate(placed).step_s, rel=0.03)
+
+
+@pytest.mark.parametrize("strategy", ["default", "fully_sharded"])
+def test_inference_averages_nothing(strategy: SyncStrategy) -> None:
+    """Weights that do not change are not averaged, played or estimated."""
+    cluster, replicas = resized(2), Replicas(factor=2, strategy=strategy)
+    model = StepModel(cluster, trained(mode="inference"), replicas=replicas)
+    played = simulate(cluster, model.stated_workload, dealt(8), replicas=replicas, steps=1)
+    assert "replica_sync" not in model.stages
+    assert played.step_s == pytest.approx(model.evaluate(dealt(8)).step_s, rel=1e-3)
 
 
 def test_a_slow_rank_of_any_group_makes_all_wait() -> None:

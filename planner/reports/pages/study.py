@@ -77,7 +77,8 @@ def _table(points: Points) -> Table:
         PageColumn(name, TITLES[name], FIGURES[name]) for name in shown if points.frame[name].tolist() not in said
     ]
     unknown = [TITLES.get(name, name) for name in FIGURES if name not in shown and name in frame]
-    for name, title in (("limit", "limited by"), ("on_pareto", "on the Pareto front"), ("reason", "reason")):
+    told = {"exchange": "exchange", "limit": "limited by", "on_pareto": "on the Pareto front", "reason": "reason"}
+    for name, title in told.items():
         if name in frame and _says_something(frame[name]):
             columns.append(PageColumn(name, title))
     if unknown:

@@ -10,7 +10,8 @@ from planner import plan
 from planner.capacity.clusters import Case, ClusterChoice, ClusterQuestion, ranked, size_all
 from planner.capacity.prices import PriceSheet, bill
 from planner.capacity.size_floor import size_floor
-from planner.capacity.sizing import resized, size
+from planner.capacity.size_searches import resized
+from planner.capacity.sizing import size
 from planner.formulation.policy import Policy
 from tests.oracles.instances import node_group, topology, workload
 from topologies.cluster import Topology

@@ -108,6 +108,50 @@ def test_an_option_is_priced_alike_from_its_shards_and_from_the_problem() -> Non
         assert chosen.seconds == pytest.approx(values[priced.formulation.problem.table_block_start[table]])
 
 
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_lone_large_table_is_priced_with_what_its_stages_wait_for_anyway(ranks: int) -> None:
+    """A weight on a table and a stage counts launches beside its block, for the plan's own option as for others."""
+    tables = [{"rows": 10_000, "dim": 64, "pooling_factor": 400 // (i + 1) ** 3} for i in range(3)]
+    cluster = topology(node_group("a", nodes=2, ranks=ranks))
+    explainer = Explainer(plan(cluster, workload(tables), tiers=["hbm"], shardings=["table_wise"], effort=0))
+    priced = explainer._options
+    assert priced is not None
+    weighted = priced._multipliers.of_table
+    base = explainer.model.base_loads.max(axis=0)
+    stages = [column.stage for column in explainer.model.columns]
+    assert any(base[c] > 0 and (0, stage) in weighted for c, stage in enumerate(stages))
+    values = priced._fluid.choice_values(priced._multipliers)
+    chosen = explainer.table("t0").chosen
+    assert chosen is not None
+    first = priced.formulation.problem.table_block_start[0]
+    assert chosen.seconds == pytest.approx(values[first], rel=1e-9)
+
+
+@pytest.mark.parametrize("seed", seeds((7, 18, 45), range(60)))
+def test_a_plan_costs_no_less_than_its_options(seed: int) -> None:
+    """Where its shards are, a table costs at least what the cheapest option of its sharding, tier and blocks does."""
+    instance = tiny_instance(seed)
+    found = plan(instance.model.topology, instance.model.workload, tiers=instance.policy.tiers, effort=0)
+    if found.objective is None:
+        return
+    explainer = Explainer(found)
+    priced = explainer._options
+    assert priced is not None
+    problem, values = priced.formulation.problem, priced._fluid.choice_values(priced._multipliers)
+    for table, planned in enumerate(found.tables):
+        chosen = explainer.table(planned.name).chosen
+        assert chosen is not None
+        choices = np.arange(*problem.table_block_start[table : table + 2])
+        choices = choices[np.isfinite(values[choices])]
+        totals = priced._fluid.choice_totals(choices, priced._multipliers)
+        alike = [
+            option.seconds
+            for option in (priced._option(int(c), total) for c, total in zip(choices, totals, strict=True))
+            if (option.sharding, option.tier, option.blocks) == (chosen.sharding, chosen.tier, chosen.blocks)
+        ]
+        assert not alike or chosen.seconds >= min(alike) * (1 - 1e-9) - 1e-15
+
+
 def test_scarce_memory_has_a_price_and_dearer_options_say_where() -> None:
     """Too little HBM for all: it has a value, and the options that lose are dearer in a stage or in bytes."""
     cluster = topology(node_group("a", hbm_bytes=0.3e9))
