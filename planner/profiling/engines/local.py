@@ -3,10 +3,15 @@
 from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 
+from planner.profiling.lists import Lists, joined
 from planner.profiling.progress import Progress
 from planner.profiling.reads import HotIds
 from planner.profiling.sources.source import Source, Task
 from planner.profiling.statistics import FeatureCounts, counts_of, no_counts
+
+
+TOGETHER = 1 << 20
+"""Ids and samples that are counted together."""
 
 
 def count_locally(
@@ -42,7 +47,17 @@ def count_task(
 ) -> dict[str, FeatureCounts]:
     """The counts of a task, by feature. Raises InputError."""
     counts = {name: no_counts(hot[name], capacity) for name in task.features}
-    for name, lists in source.read(task):
+    waiting: dict[str, list[Lists]] = {name: [] for name in task.features}
+
+    def count(name: str) -> None:
         level = max(levels[name], counts[name].reads.level)
-        counts[name] = counts[name] + counts_of(lists, hot[name], level, capacity)
+        counts[name] = counts[name] + counts_of(joined(waiting[name]), hot[name], level, capacity)
+        waiting[name].clear()
+
+    for name, lists in source.read(task):
+        waiting[name].append(lists)
+        if sum(len(each.ids) + each.samples for each in waiting[name]) >= TOGETHER:
+            count(name)
+    for name in task.features:
+        count(name)
     return counts

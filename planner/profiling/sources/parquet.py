@@ -14,8 +14,8 @@ from topologies.documents import did_you_mean
 from topologies.errors import Fault, InputError
 from topologies.sentences import counted
 
-PIECE = 1 << 16
-"""Samples that are decoded together."""
+PIECE = 1 << 17
+"""Ids that are decoded together: little memory that is used again and again takes the system less time than much."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,7 @@ class RowGroup:
     number: int
     values: Mapping[str, int]
     """Values of each feature, with those that are missing."""
+    samples: int
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ class ParquetSource:
                 for number in range(meta.num_row_groups):
                     group = meta.row_group(number)
                     values = {name: group.column(place[name]).num_values for name in self.features}
-                    groups.append(RowGroup(path, number, values))
+                    groups.append(RowGroup(path, number, values, group.num_rows))
         if faults:
             raise InputError(faults)
         return groups
@@ -128,7 +129,8 @@ class ParquetSource:
                 if column not in file.schema_arrow.names:
                     message = f"there is no such column{did_you_mean(column, file.schema_arrow.names)}"
                     raise InputError.at(str(group.file), message, path=column)
-                for piece in file.iter_batches(PIECE, row_groups=[group.number], columns=[column], use_threads=False):
+                step = max(PIECE * group.samples // max(group.values.get(column, 0), group.samples, 1), 1)
+                for piece in file.iter_batches(step, row_groups=[group.number], columns=[column], use_threads=False):
                     yield lists_of(piece.column(0))
         except (OSError, pyarrow.ArrowException) as error:
             cause = " ".join(str(error).split())
@@ -146,7 +148,7 @@ def _opened(path: Path) -> Any:
     from pyarrow import parquet
 
     try:
-        return parquet.ParquetFile(path, pre_buffer=False, buffer_size=1 << 20)
+        return parquet.ParquetFile(path, memory_map=True, pre_buffer=False)
     except (OSError, pyarrow.ArrowException) as error:
         cause = " ".join(str(error).split())
         raise InputError.at(str(path), f"is not a whole Parquet file: {cause}") from None
