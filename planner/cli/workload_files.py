@@ -1,12 +1,13 @@
 """Workload files that are written from what a model or a trainer's file says."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from topologies.documents import Document
-from topologies.errors import printable
+if TYPE_CHECKING:
+    from topologies.documents import Document
 
 
-def workload_text(document: Document, teller: str, unsaid: Sequence[str]) -> str:
+def workload_text(document: "Document", teller: str, unsaid: Sequence[str]) -> str:
     """A workload file, with what `teller` does not say as comments above it.
 
     Raises InputError where the document is no workload.
@@ -15,6 +16,7 @@ def workload_text(document: Document, teller: str, unsaid: Sequence[str]) -> str
 
     from cost_models.workload.models import Workload
     from topologies.documents import validate
+    from topologies.errors import printable
 
     validate(document, Workload)
     head = [f"Read from {document.source}. {teller} does not say, so edit these:", *(f"- {line}" for line in unsaid)]

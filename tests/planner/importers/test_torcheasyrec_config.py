@@ -74,8 +74,9 @@ def test_without_groups_every_feature_has_a_table(tmp_path):
     """And the batch is TorchEasyRec's default; a vocabulary file is read beside the configuration."""
     (tmp_path / "words").write_text("x\ny 7\n")
     text = (
-        'feature_configs { id_feature { feature_name: "v" vocab_file: "words" default_bucketize_value: 1 embedding_dim: 4'
-        ' } }\nfeature_configs { sequence_id_feature { feature_name: "s" num_buckets: 9 embedding_dim: 4 } }'
+        'feature_configs { id_feature { feature_name: "v" vocab_file: "words" default_bucketize_value: 1'
+        " embedding_dim: 4 } }\nfeature_configs { sequence_id_feature {"
+        ' feature_name: "s" num_buckets: 9 embedding_dim: 4 } }'
     )
     found = workload(tmp_path, text)
     assert [(each.name, each.rows, each.pooled) for each in found.tables] == [("v_emb", 8, True), ("s_emb", 9, False)]
