@@ -16,6 +16,8 @@ BATCH = 1024
 """DataConfig.batch_size where a file has none."""
 WIDE_DIM = 4
 """Columns of a wide group's tables where the model has no wide_embedding_dim."""
+WIDE_DIMS = {"wide_and_deep": WIDE_DIM, "deepfm": WIDE_DIM, "xdeepfm": 16}
+"""The same by model, for those that read wide_embedding_dim (rank_model.proto)."""
 POOLED = {"DEEP": False, "0": False, "WIDE": True, "1": True}
 """Types of feature groups whose vectors are pooled, and whether their tables are wide."""
 SEQUENCES = ("SEQUENCE", "2", "JAGGED_SEQUENCE", "3")
@@ -67,8 +69,8 @@ class Table:
 def read_torcheasyrec(path: Path) -> StatedWorkload:
     """The tables that the feature groups of a configuration ask for. Raises InputError with what is wrong."""
     config = read_text_format(path)
-    features, faults = features_of(config)
-    collected = _Collections(config, features)
+    features, names, faults = features_of(config)
+    collected = _Collections(config, features, names)
     faults += collected.faults
     if not collected.tables and not faults:
         raise InputError.at(str(path), "has no feature with an embedding: no table to plan")
@@ -89,7 +91,7 @@ def read_torcheasyrec(path: Path) -> StatedWorkload:
 class _Collections:
     """Tables of the pooled and of the sequence collections, as the feature groups ask for them."""
 
-    def __init__(self, config: Message, features: Sequence[Feature]) -> None:
+    def __init__(self, config: Message, features: Sequence[Feature], names: Sequence[str]) -> None:
         self.tables: dict[tuple[bool, str], Table] = {}
         self.used: dict[int, Feature] = {}
         self.faults: list[Fault] = []
@@ -97,6 +99,7 @@ class _Collections:
         self.groups = model.messages("feature_groups") if model else []
         self.by_name = {each.name: each for each in features}
         self.all = features
+        self.names = {*names, *(name.replace("__", "_") for name in names)}
         for each in features:  # as named with USE_RTP=1
             self.by_name.setdefault(each.name.replace("__", "_"), each)
         self.wide_dim = _wide_dim(model)
@@ -137,9 +140,14 @@ class _Collections:
             for each in self._named(inner):
                 self._collect(self._enter, each, False, _suffix(own), None)
 
-    def _named(self, group: Message) -> Iterator[Feature]:
-        """The features of a group that have a table."""
-        return (self.by_name[name] for name in group.strings("feature_names") if name in self.by_name)
+    def _named(self, group: Message) -> list[Feature]:
+        """The features of a group that have a table. Raises InputError for names that no feature has."""
+        names = group.strings("feature_names")
+        for name in names:
+            if self.names and name not in self.names:
+                hint = did_you_mean(name, sorted(self.names))
+                raise group.fault("feature_names", f"there is no feature {name!r}{hint}")
+        return [self.by_name[name] for name in names if name in self.by_name]
 
     def _enter(self, feature: Feature, is_pooled: bool, suffix: str, dim: int | None) -> None:
         self.used[id(feature)] = feature
@@ -154,8 +162,10 @@ class _Collections:
 
 def _wide_dim(model: Message | None) -> int:
     """Columns of the tables of wide groups, by whichever model there is."""
-    parts = [each for _, each in model.fields if isinstance(each, Message)] if model else []
-    return next((told for part in parts if (told := part.whole("wide_embedding_dim"))), WIDE_DIM)
+    for kind, default in WIDE_DIMS.items():
+        if model and (told := model.message(kind)):
+            return told.whole("wide_embedding_dim") or default
+    return WIDE_DIM
 
 
 def _suffix(suffix: str) -> str:

@@ -48,21 +48,26 @@ class Feature:
     dtype: Literal["fp32", "fp16"]
 
 
-def features_of(config: Message) -> tuple[list[Feature], list[Fault]]:
-    """The features that have a table, and everything that is wrong with them."""
+def features_of(config: Message) -> tuple[list[Feature], list[str], list[Fault]]:
+    """The features that have a table, the names of all features, and everything that is wrong with them."""
     features: list[Feature] = []
     faults: list[Fault] = []
+    names: dict[str, None] = {}
     try:
         messages = [*_messages(config)]
     except InputError as error:
-        return [], [*error.faults]
+        return [], [], [*error.faults]
     for kind, message, group in messages:
         try:
-            if (feature := _feature(kind, message, group)) is not None:
+            name = _name(message, group)
+            if name in names:
+                raise message.fault("feature_name", f"the name {name!r} stands twice; names must differ")
+            names[name] = None
+            if (feature := _feature(kind, message, group, name)) is not None:
                 features.append(feature)
         except InputError as error:
             faults += error.faults
-    return features, faults
+    return features, [*names], faults
 
 
 def _messages(config: Message) -> Iterator[tuple[str, Message, Message | None]]:
@@ -85,14 +90,17 @@ def _parts(holder: Message, known: tuple[str, ...]) -> Iterator[tuple[str, Messa
         yield kind, message
 
 
-def _feature(kind: str, message: Message, group: Message | None) -> Feature | None:
+def _name(message: Message, group: Message | None) -> str:
+    """Of a feature; with that of the sequence that it is a part of."""
+    name = _text(message, "feature_name")
+    return name if group is None else f"{_text(group, 'sequence_name')}__{name}"
+
+
+def _feature(kind: str, message: Message, group: Message | None, name: str) -> Feature | None:
     """A feature; None for one without a table."""
     own = kind.removeprefix(SEQUENCE)
     if message.flag("stub_type") or (own not in SPARSE and not any(map(message.has, SIZES))):
         return None
-    name = _text(message, "feature_name")
-    if group is not None:
-        name = f"{_text(group, 'sequence_name')}__{name}"
     is_sequence = group is not None or kind.startswith(SEQUENCE) or message.flag("tokens_as_sequence")
     longest = (group or message).whole("sequence_length") if is_sequence else 1
     values = _values(own, message, is_sequence)

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.test_import_workloads import FILES
+
 PAGES = Path(__file__).parents[2] / "docs" / "how-to"
 OTHERS = ("torchrun", "source", "pip")
 """Commands of the trainers, and those that install what they need."""
@@ -29,6 +31,7 @@ def commands(page: str) -> list[list[str]]:
         ("torchrec", {"plan", "export", "import"}),
         ("hugectr", {"plan", "export", "import"}),
         ("torcheasyrec", {"plan", "export", "import"}),
+        ("workloads-from-trainers", {"import", "plan"}),
         ("beyond-512-accelerators", {"plan", "explain", "catalog", "check", "export"}),
     ],
 )
@@ -43,6 +46,10 @@ def test_every_command_ends_well(run, tmp_path, monkeypatch, page, expected):
         folder = Path("experiments/my_model") / name
         folder.mkdir(parents=True)
         (folder / "plan").write_text(json.dumps(theirs))
+    for kind, folder in (("tbe-config", "reports"), ("torcheasyrec-config", "."), ("hugectr-config", ".")):
+        name, text = FILES[kind]
+        Path(folder).mkdir(exist_ok=True)
+        (Path(folder) / ("tbe-a-config-estimation-1.json" if folder == "reports" else name)).write_text(text)
     ran = []
     for name, *words in commands(page):
         if name == "cp":

@@ -104,6 +104,12 @@ def feature(body, kind="id_feature"):
         (feature('vocab_file: "no" embedding_dim: 4 feature_name: "x"'), r":2:32: .*there is no file no"),
         (feature('feature_name: "x"', "idd_feature"), "unknown kind of feature; did you mean 'id_feature'"),
         (feature('feature_name: "x" vocab_file: "v" embedding_dim: 4', "tokenize_feature"), "tokenizer is not read"),
+        (CONFIG.replace('["a", ', '["aa", '), "there is no feature 'aa'; did you mean 'a"),
+        (CONFIG.replace('"kind" vocab', '"user" vocab'), r":11:\d+: .*feature_name: the name 'user' stands twice"),
+        (
+            CONFIG.replace('"sha" "red" num_buckets: 100', '"shared" num_buckets: 9'),
+            "shares shared, of 100 x 8, but has 9",
+        ),
         ("\nfeature_configs { id_feature {", r":2:\d+: is not protobuf text"),
         ("a: {" * 200, "Nested too deep"),
         ("", "no feature with an embedding"),
