@@ -1,4 +1,4 @@
-"""`planner import`: another planner's plan, or its description of a cluster, as ours."""
+"""`planner import`: another planner's plan, its description of a cluster, or a trainer's of its tables, as ours."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,8 +14,15 @@ from topologies.sentences import counted
 if TYPE_CHECKING:
     from planner.document.plan import Plan
     from planner.importers.adoption import AdoptedTable, AdoptionInputs
+    from planner.importers.stated_workload import StatedWorkload
 
-FORMATS = ("torchrec", "torchrec-pickle", "torcheasyrec", "hugectr", "torchrec-topology")
+WORKLOADS = {
+    "tbe-config": "FBGEMM's report",
+    "torcheasyrec-config": "A pipeline configuration",
+    "hugectr-config": "A HugeCTR model",
+}
+"""Formats that state tables, and what such a file is called."""
+FORMATS = ("torchrec", "torchrec-pickle", "torcheasyrec", "hugectr", "torchrec-topology", *WORKLOADS)
 PLANNED_WITH = {"hugectr": "hugectr"}
 """The cost model where none is given; `physical` for the rest."""
 
@@ -27,7 +34,9 @@ def import_(
     ],
     output: Annotated[
         Path,
-        typer.Option("--output", "-o", metavar="FILE", help="Write the plan or topology here.", show_default=False),
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Write the plan, topology or workload here.", show_default=False
+        ),
     ],
     topology: flags.OptionalTopologyFlag = None,
     workload: flags.PlannedWorkloadFlag = None,
@@ -65,11 +74,16 @@ def import_(
     code is 6. torchrec-topology reads the arguments of a TorchRec Topology
     (JSON) and writes a topology file.
 
+    tbe-config (JSON reports of FBGEMM's TBEs: a file, or a folder of them),
+    torcheasyrec-config (pipeline.config) and hugectr-config (JSON of a model)
+    write a workload file, with what they do not say as comments.
+
     \b
     Examples:
       planner import sharding_plan.json --from torchrec -t dgx-a100-80 \\
         -w dlrm-dcnv2 -o plan.json
       planner import topology.json --from torchrec-topology -o cluster.yaml
+      planner import reports/ --from tbe-config -o workload.yaml
     """
     kind = values.word("--from", from_, FORMATS)
     files = {"FILE": file, "--topology": topology, "--workload": workload, "--like": like}
@@ -84,6 +98,11 @@ def import_(
         _import_topology(file, like, outputs, output)
         return
     flags.expect_unused(f"with --from {kind}", like=like)
+    if kind in WORKLOADS:
+        given = {"topology": topology, "workload": workload, "nodes": nodes, "set_": set_, "cost_model": cost_model}
+        flags.expect_unused(f"with --from {kind}", effort=effort, no_simulate=None if simulate else True, **given)
+        _import_workload(kind, file, global_batch, outputs, output)
+        return
     if topology is None or workload is None:
         raise typer.BadParameter("is needed: the plan is for these inputs", param_hint="--topology and --workload")
     from cost_models.registry import COST_MODELS
@@ -169,3 +188,42 @@ def _import_topology(file: Path, like: str | None, outputs: Outputs, output: Pat
     text = yaml.safe_dump(cluster.model_dump(mode="json", exclude_defaults=True), sort_keys=False)
     write_file(output, text.encode())
     streams.say(f"{output}: {cluster.description}")
+
+
+def _import_workload(kind: str, file: Path, global_batch: int | None, outputs: Outputs, output: Path) -> None:
+    from dataclasses import replace
+
+    from planner.cli.workload_files import workload_text
+    from planner.document.files import write_file
+    from topologies.errors import InputError
+
+    with outputs.beside("FILE"):
+        stated = _stated(kind, file)
+    if global_batch is not None:
+        stated = replace(stated, batch={"global_batch": global_batch})
+    if not stated.batch:
+        raise InputError.at(str(file), "says no batch: there is no solver.batchsize; give --global-batch")
+    text = workload_text(stated.document(output.stem, str(file)), WORKLOADS[kind], stated.unsaid)
+    write_file(output, text.encode())
+    for warning in stated.warnings:
+        streams.say(f"warning: {warning}")
+    streams.say(f"{output}: {counted(len(stated.tables), 'table')}")
+
+
+def _stated(kind: str, file: Path) -> "StatedWorkload":
+    """What a trainer's file says of a workload."""
+    from planner.document.files import faults_located, read_json
+
+    if kind == "tbe-config":
+        from planner.importers.tbe_config import read_tbe_reports
+
+        return read_tbe_reports(file)
+    if kind == "torcheasyrec-config":
+        from planner.importers.torcheasyrec_config import read_torcheasyrec
+
+        return read_torcheasyrec(file)
+    from planner.importers.hugectr_config import hugectr_workload
+
+    model = read_json(file)
+    with faults_located(file):
+        return hugectr_workload(model, str(file))

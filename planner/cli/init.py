@@ -7,12 +7,17 @@ from typing import Annotated
 import typer
 
 from planner.cli import flags, streams
+from planner.cli.workload_files import workload_text
 
 SHIPPED = resources.files("planner.cli") / "starters"
 STARTERS = ("topology.yaml", "workload.yaml", "tables.csv", "policy.yaml")
 WORKLOAD = "workload.yaml"
 SHOWN = 5
 """Tables in a warning."""
+UNSAID = (
+    "pooling_factor: mean ids of a sample, summed over a table's features (here one each)",
+    "batch_per_rank, pipeline, communication; dense.optimizer, where it applies none in the backward pass",
+)
 BATCH_PER_RANK = 512
 """Samples per rank where none are given, as TorchRec's planner assumes."""
 
@@ -77,16 +82,13 @@ def init(
 
 def _workload_text(target: str, directory: Path, batch_per_rank: int) -> str:
     """The workload file of a model, with what a model does not say as comments."""
-    import yaml
-
-    from cost_models.workload.models import Workload
     from planner.integrations.torchrec_model import read_model
-    from topologies.documents import Document, validate
+    from topologies.documents import Document
     from topologies.sentences import counted
 
     model = read_model(target)
     data = model.workload(directory.resolve().name or "model", batch_per_rank)
-    validate(Document(data, target), Workload)
+    text = workload_text(Document(data, target), "A model", UNSAID)
     streams.say(f"{counted(len(model.tables), 'table')}, {model.dense.get('parameters', 0):,} other parameters")
     if model.others:
         streams.say(
@@ -99,13 +101,7 @@ def _workload_text(target: str, directory: Path, batch_per_rank: int) -> str:
             f"warning: the model applies no optimizer to {', '.join(unsaid[:SHOWN])}{more} in its backward pass; say"
             " it with embedding.optimizer"
         )
-    head = (
-        f"# Read from {target}. A model does not say, so edit these:\n"
-        "# - pooling_factor: mean ids of a sample, summed over a table's features (here one each)\n"
-        "# - batch_per_rank, pipeline, communication; dense.optimizer, where it applies none in the backward pass\n"
-        "# All keys: planner schema workload\n"
-    )
-    return head + str(yaml.safe_dump(data, sort_keys=False, width=120, default_flow_style=None))
+    return text
 
 
 def _text_for_tables(tables: Path, directory: Path, batch_per_rank: int) -> str:

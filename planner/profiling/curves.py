@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from cost_models.workload.concave_hull import concave_hull
 from planner.profiling.reads import HotIds, Reads
 
 Floats = NDArray[np.float64]
@@ -97,18 +98,4 @@ def access_curve(counted: CountedRows, rows: int) -> tuple[tuple[float, float], 
     points = np.unique(np.round(points, DIGITS), axis=0)
     points = points[(points[:, 0] > 0) & np.append(points[:-1, 0] < points[1:, 0], True)]
     points[-1] = 1.0
-    return tuple((float(x), float(y)) for x, y in _hull(points))
-
-
-def _hull(points: Floats) -> list[tuple[float, float]]:
-    """The upper concave hull of rising points, seen from (0, 0): rounding may have bent them the wrong way."""
-    hull: list[tuple[float, float]] = [(0.0, 0.0)]
-    for x, y in map(tuple, points.tolist()):
-        while len(hull) > 1 and _slope(hull[-2], hull[-1]) <= _slope(hull[-1], (x, y)):
-            hull.pop()
-        hull.append((x, y))
-    return hull[1:]
-
-
-def _slope(a: tuple[float, float], b: tuple[float, float]) -> float:
-    return (b[1] - a[1]) / (b[0] - a[0])
+    return tuple((float(x), float(y)) for x, y in concave_hull(points.tolist()))

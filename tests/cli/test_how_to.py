@@ -10,6 +10,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from tests.cli.test_import_workloads import FILES
+
 PAGES = Path(__file__).parents[2] / "docs" / "how-to"
 OTHERS = ("torchrun", "source", "pip")
 """Commands of the trainers, and those that install what they need."""
@@ -40,6 +42,7 @@ def log_of_ids(folder):
         ("torcheasyrec", {"plan", "export", "import"}),
         ("profiles", {"profile", "plan", "verify"}),
         ("astra-sim", {"plan", "simulate"}),
+        ("workloads-from-trainers", {"import", "plan"}),
         ("beyond-512-accelerators", {"plan", "explain", "catalog", "check", "export"}),
     ],
 )
@@ -55,6 +58,10 @@ def test_every_command_ends_well(run, tmp_path, monkeypatch, page, expected):
         folder = Path("experiments/my_model") / name
         folder.mkdir(parents=True)
         (folder / "plan").write_text(json.dumps(theirs))
+    for kind, folder in (("tbe-config", "reports"), ("torcheasyrec-config", "."), ("hugectr-config", ".")):
+        name, text = FILES[kind]
+        Path(folder).mkdir(exist_ok=True)
+        (Path(folder) / ("tbe-a-config-estimation-1.json" if folder == "reports" else name)).write_text(text)
     ran = []
     for name, *words in commands(page):
         if name == "cp":

@@ -9,7 +9,6 @@ from planner.profiling.reads import HotIds
 from planner.profiling.sources.source import Source, Task
 from planner.profiling.statistics import FeatureCounts, counts_of, no_counts
 
-
 TOGETHER = 1 << 20
 """Ids and samples that are counted together."""
 
