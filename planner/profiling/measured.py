@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.profiling.curves import access_curve, share_of_reads
+from planner.profiling.curves import access_curve, share_of_reads, steepness
 from planner.profiling.statistics import TableStatistics
 from topologies.sentences import counted
 
@@ -14,9 +14,9 @@ HASHED = 1 << 31
 """Ids from here on are hashes and not rows, if few of those below the largest were seen."""
 SPARSE = 100
 """Rows for each distinct id from which on few of them were seen."""
-SELDOM = 0.1
-"""Share of reads of ids read once from which on a log is too short for its curve."""
-SHORT = "share of reads of ids read once: the log is short, and curves steeper than the truth; count more samples"
+STEEP = 0.01
+"""Steepness of a curve from which on its log is too short."""
+SHORT = "the log is short: curves are steeper than the truth, by this share of the reads or more; count more samples"
 QUANTILES = (0.5, 0.9, 0.99)
 DIGITS = 6
 MOST_NAMED = 8
@@ -119,8 +119,8 @@ def measured(
     else:
         rows, basis = distinct, "distinct ids"
         warnings["ids are no row numbers: rows are the distinct ids seen; state how many there are"] = f"{rows:,}"
-    if rows_read.once_share > SELDOM:
-        warnings[SHORT] = f"{rows_read.once_share:.0%}"
+    if (error := steepness(rows_read)) > STEEP:
+        warnings[SHORT] = f"{error:.0%}"
     if statistics.lengths is not None and not statistics.batches.batches:
         warnings[f"no whole batch of {counted(batch, 'sample')}: unique_fraction is left out; state --batch"] = ""
     return MeasuredTable(name, columns, stated, statistics, int(rows), basis, warnings)
