@@ -33,7 +33,7 @@ def test_the_catalog_holds_what_is_promised() -> None:
         ),
         *("h100-pcie-8", "l40s-8", "l40-8", "a40-8", "a30-8", "h100-sxm-4", "dgx1-v100", "cpu"),
         *("mi300x-8", "mi355x-8", "h20-8", "h800-8", "gb300-nvl72", "gb200-nvl72-36x2"),
-        *("l4-8", "t4-8", "a10g-8", "a10-8"),
+        *("l4-8", "t4-8", "a10g-8", "a10-8", "a100-pcie-8", "dgx-2", "dgx1-v100-16"),
     }
     assert set(NAMES) == promised
 

@@ -20,10 +20,11 @@ def test_the_instances_that_are_promised_are_there() -> None:
     """By the names that they are rented under."""
     aws = {"p4d.24xlarge", "p4de.24xlarge", "p5.48xlarge", "p5e.48xlarge", "p5en.48xlarge", "p6-b200.48xlarge"}
     aws |= {"u-p6e-gb200x72", "g4dn.12xlarge", "g4dn.metal", "g5.48xlarge"}
+    aws |= {"p3.16xlarge", "p3dn.24xlarge"}
     google = {"a2-highgpu-8g", "a2-ultragpu-8g", "a3-highgpu-8g", "a3-megagpu-8g", "a3-ultragpu-8g"}
     google |= {"a4-highgpu-8g", "a4x-highgpu-4g", "g2-standard-96"}
     sizes = ("96asr_v4", "96amsr_A100_v4", "96isr_H100_v5", "96isr_H200_v5", "96isr_MI300X_v5", "128isr_NDR_GB200_v6")
-    assert set(NAMES) == aws | google | {f"Standard_ND{size}" for size in sizes}
+    assert set(NAMES) == aws | google | {f"Standard_ND{size}" for size in sizes} | {"Standard_NC96ads_A100_v4"}
 
 
 @pytest.mark.parametrize("name", NAMES)
