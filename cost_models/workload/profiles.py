@@ -160,7 +160,7 @@ def _read_parquet(path: Path, required: Sequence[str]) -> Document:
     except OSError as error:
         cause = error.strerror or " ".join(str(error).split())
         raise InputError.at(source, f"cannot be read: {cause}") from None
-    except pyarrow.ArrowException as error:
+    except (pyarrow.ArrowException, UnicodeDecodeError) as error:  # its own words may be no text
         cause = " ".join(str(error).split())
         raise InputError.at(source, f"is not a whole Parquet file: {cause}") from None
     table = table.drop_columns([name for name in table.column_names if name.startswith("__index_level_")])

@@ -110,7 +110,7 @@ def _reading(file: Path) -> Iterator[Any]:
             yield opened
     except OSError as error:
         raise InputError.at(str(file), f"cannot be read: {error.strerror or error}") from None
-    except pyarrow.ArrowException as error:
+    except (pyarrow.ArrowException, UnicodeDecodeError) as error:  # its own words may be no text
         raise InputError.at(str(file), f"is not a whole Parquet file: {' '.join(str(error).split())}") from None
 
 

@@ -37,7 +37,9 @@ def of_query_result(file: Path) -> dict[str, TableStatistics]:
     faults += [
         Fault(str(file), 1, 1, name, message) for name in ("value", "count") if frame[name].dtype.kind not in "iu"
     ]
-    if unknown := sorted(set(frame["statistic"].astype(str)) - set(STATISTICS)):
+    if frame["feature"].isna().any():
+        faults.append(Fault(str(file), 1, 1, "feature", "is missing in a line; name the feature in each"))
+    if unknown := sorted({str(each) for each in frame["statistic"]} - set(STATISTICS)):
         faults.append(Fault(str(file), 1, 1, "statistic", f"{unknown[0]!r} is none of {', '.join(STATISTICS)}"))
     if faults:
         raise InputError(faults)
