@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from planner.studies.dask_runner import CONNECT_S, Cluster
+from planner.studies.dask_cluster import CONNECT_S
+from planner.studies.dask_runner import Cluster
 from planner.studies.execution import Done, Execution
 from planner.studies.grid import Grid
 from planner.studies.results import as_document
