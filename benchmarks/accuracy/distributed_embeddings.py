@@ -38,7 +38,7 @@ def cases(folder: Path) -> pd.DataFrame:
     for row, reason in zip(rows.itertuples(), reasons, strict=True):
         if reason:
             print(f"distributed_embeddings: {row.model} on {row.gpus} left out: {reason}", file=sys.stderr)
-    return rows[[not reason for reason in reasons]]
+    return rows[[not reason for reason in reasons]].reset_index(drop=True)
 
 
 def _reason(row: Any) -> str:

@@ -39,6 +39,13 @@ def _is_like(device: str, model: str, form: str) -> bool:
     return own is not None and own[0] == model and (form == own[1] or "" in (form, own[1]))
 
 
+def _distance(entry: tuple[str, str, int], form: str, size: str | None, each: int) -> tuple[bool, bool, bool, int, str]:
+    """How far a topology of the catalog is from what is asked. Words that name no form mean modules, not PCIe cards."""
+    name, device, count = entry
+    is_card = not form and "PCIE" in device.upper()
+    return is_card, _gigabytes(device) != size, count != each, -count, name
+
+
 def _gigabytes(words: str) -> str | None:
     match = re.search(r"(\d+) ?GB", words)
     return match[1] if match else None
@@ -67,7 +74,7 @@ def topology_of(accelerator: str, nodes: int, each: int, network: str = "") -> T
     if not known:
         raise UnknownSystemError(f"{accelerator}: no topology of the catalog has it")
     size = _gigabytes(accelerator)
-    name, _, count = min(known, key=lambda entry: (_gigabytes(entry[1]) != size, entry[2] != each, -entry[2], entry[0]))
+    name, _, count = min(known, key=lambda entry: _distance(entry, form, size, each))
     overrides = [f"nodes.0.count={nodes}"]
     if count != each:
         overrides += [f"nodes.0.accelerators.count={each}", "nodes.0.links.pcie.accelerators_per_switch=1"]
