@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from planner.profiling.stated import StatedTables
 
 KEPT = "with what was counted so far kept"
+USUAL_MEMORY = "1GiB"
 KINDS = ("parquet", "csv", "criteo", "torch", "query", "nvtabular", "datasketches")
 DIALECTS = ("duckdb", "spark", "bigquery")
 
@@ -90,8 +91,12 @@ def profile(
         int | None, typer.Option(metavar="N", min=1, help="Threads or processes. Unset: as many as there are cores.")
     ] = None,
     memory: Annotated[
-        str, typer.Option(metavar="BYTES", help="For counts. More keeps more ids of large tables.")
-    ] = "1GiB",
+        str | None,
+        typer.Option(
+            metavar="BYTES",
+            help="For counts; more keeps more ids of large tables. Unset: 1GiB. DuckDB itself takes more.",
+        ),
+    ] = None,
     resume: Annotated[bool, typer.Option(help="Go on where an interrupted run of the same data stopped.")] = True,
     sql: Annotated[
         str | None,
@@ -119,6 +124,13 @@ def profile(
       planner profile mydb.logs --sql spark --columns items,users > query.sql
     """
     if sql is not None:
+        flags.expect_unused(
+            "with --sql, which only prints the query",
+            output=output, tables=tables, dim=dim, batch=batch, session=session, sample=sample, kind=kind,
+            separator=separator, words=words, engine=None if engine is EngineName.LOCAL else engine,
+            scheduler=scheduler, workers=workers, memory=memory, no_resume=None if resume else True, report=page,
+            format=None if output_format is Format.TABLE else output_format,
+        )  # fmt: skip
         _print_query(sql, data, _listed(columns))
         return
     engine_of = _engine(engine, scheduler, workers)
@@ -135,6 +147,7 @@ def profile(
     from planner.profiling.run import USUAL_BATCH, Settings
     from planner.profiling.sources.files import data_files
     from planner.profiling.stated import StatedTables
+    from planner.studies.runners import usable_cores
 
     if output is not None and not writing.is_known(output):
         raise typer.BadParameter(f"must end in {', '.join(writing.SUFFIXES)}", param_hint="--output")
@@ -154,6 +167,7 @@ def profile(
             f"with counts of {what}",
             columns=columns, batch=batch, session=session, sample=sample, separator=separator, words=words,
             scheduler=scheduler, workers=workers, engine=None if engine is EngineName.LOCAL else engine,
+            memory=memory, no_resume=None if resume else True,
         )  # fmt: skip
         measured = _elsewhere(files, what, known)
     else:
@@ -166,8 +180,8 @@ def profile(
             batch=batch or source.batch or USUAL_BATCH,
             session=session,
             share=share,
-            memory_bytes=float(values.byte_count("--memory", memory)),
-            **({} if workers is None else {"workers": workers}),
+            memory_bytes=float(values.byte_count("--memory", memory or USUAL_MEMORY)),
+            workers=workers or usable_cores(),
             progress_file=None if output is None else output.with_name(f".{output.name}.progress"),
         )
         measured = _counted(source, known, settings, engine_of, chosen=columns is not None, resume=resume, quiet=quiet)

@@ -201,6 +201,8 @@ def test_a_report_draws_the_curves(run, logs, tmp_path):
         (("-o", "t.csv", "--dim", 32, "--kind", "json"), 2, "parquet"),
         (("--sql", "oracle", "--columns", "a"), 2, "bigquery"),
         (("--sql", "spark"), 2, "name the columns of lists"),
+        (("--sql", "spark", "--columns", "a", "-o", "t.csv"), 2, "has no effect with --sql"),
+        (("--sql", "spark", "--columns", "a", "--batch", 8), 2, "has no effect with --sql"),
         (
             ("-o", "t.csv", "--tables", "w.csv"),
             3,
@@ -277,3 +279,11 @@ def test_an_interrupted_command_is_continued(logs, tmp_path):
     assert "going on where an earlier run stopped, at" in again.stderr
     subprocess.run([*command, "-o", str(tmp_path / "u.csv")], capture_output=True, check=True)
     assert (tmp_path / "t.csv").read_bytes() == (tmp_path / "u.csv").read_bytes()
+
+
+def test_words_are_not_counted_by_duckdb(run, tmp_path):
+    """It would take "07" for the number 7, where the other engines take it for a word."""
+    parquet.write_table(pa.table({"f": [["07", "7"], ["x"]]}), tmp_path / "a.parquet")
+    done = run("profile", tmp_path / "a.parquet", "--dim", 8, "--engine", "duckdb", "-o", tmp_path / "t.csv")
+    assert done.exit_code == 3
+    assert "holds words" in done.stderr

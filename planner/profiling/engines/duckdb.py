@@ -59,6 +59,9 @@ def _counts(
 ) -> FeatureCounts:
     import pyarrow as pa
 
+    if words := [name for name in columns if not source.is_whole(name)]:
+        message = "holds words, which only the other engines count; leave --engine duckdb out"
+        raise InputError.at(str(source.files[0]), message, path=words[0])
     files = ", ".join(_text(str(file)) for file in source.files)
     data = f"read_parquet([{files}])"
     parts = [

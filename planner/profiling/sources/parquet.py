@@ -71,6 +71,13 @@ class ParquetSource:
         """Whether a feature is a column of lists."""
         return is_list(self._schema.field(feature).type)
 
+    def is_whole(self, feature: str) -> bool:
+        """Whether the ids of a feature are whole numbers."""
+        import pyarrow.types as types
+
+        kind = self._schema.field(feature).type
+        return bool(types.is_integer(kind.value_type if is_list(kind) else kind))
+
     @property
     def left_out(self) -> tuple[str, ...]:
         """Columns that are no features."""
