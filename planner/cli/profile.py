@@ -81,7 +81,7 @@ def profile(
         str | None, typer.Option(metavar="A,B,...", help="Columns of CSV whose ids are words, not numbers.")
     ] = None,
     engine: Annotated[
-        EngineName, typer.Option(help="Threads of this process, DuckDB (Parquet), or a Dask cluster.")
+        EngineName, typer.Option(help="Threads of this process, DuckDB (Parquet of numbers), or a Dask cluster.")
     ] = EngineName.LOCAL,
     scheduler: Annotated[
         str | None,
@@ -186,7 +186,7 @@ def profile(
         )
         measured = _counted(source, known, settings, engine_of, chosen=columns is not None, resume=resume, quiet=quiet)
     _write(measured, dim, ", ".join(data), output, page)
-    _print(measured, output_format, quiet=quiet)
+    _print(measured, output_format)
 
 
 def _listed(text: str | None) -> tuple[str, ...] | None:
@@ -338,11 +338,9 @@ def _write(
         write_file(page, to_html(profile_page(measured, source, dim)).encode())
 
 
-def _print(measured: "Sequence[MeasuredTable]", output_format: Format, *, quiet: bool) -> None:
+def _print(measured: "Sequence[MeasuredTable]", output_format: Format) -> None:
     from planner.profiling.measured import warnings_of
 
-    if output_format is Format.TABLE and quiet:
-        return
     records: list[Mapping[str, Any]] = [table.record() for table in measured]
     formats = {
         "ids": lambda value: f"{value:,.3g}",
