@@ -21,6 +21,14 @@ def write_file(path: str | Path, content: bytes) -> None:
         file.write(content)
 
 
+def make_folder(path: str | Path) -> None:
+    """Make a folder, and those above it, where there is none. Raises InputError where it cannot be made."""
+    try:
+        Path(path).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError.at(str(path), f"cannot be made: {error.strerror}") from None
+
+
 @contextmanager
 def replacing(path: str | Path) -> Iterator[BinaryIO]:
     """A temporary file beside `path` to write to, which takes its name at the end: no half file is ever there.

@@ -108,6 +108,12 @@ FORMATS: dict[str, ExportFormat] = {
         needs={"counts": "rows are numbered by it", "output": SEVERAL_FILES},
         is_folder=True,
     ),
+    "inputs": ExportFormat(
+        "a folder with the cluster, workload and policy of the plan, as planner plan takes them",
+        "inputs:export",
+        needs={"output": SEVERAL_FILES},
+        is_folder=True,
+    ),
 }
 
 

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import numpy as np
 
-from planner.document.files import replacing, write_file
+from planner.document.files import make_folder, replacing, write_file
 from planner.document.plan import Plan, Remap, TablePlan, write_plan
 from planner.document.remaps import Counts, hottest, is_split, numbering_fault, rows_of_ids, sha256_of
 from planner.exporters.formats import Exported, ExportRequest
@@ -103,10 +103,7 @@ def write_remaps(plan: Plan, counts: CountSource, folder: Path, *, source: str =
     if counts.path.resolve() == folder.resolve():
         raise InputError.at(str(folder), "holds the counts; write the remap tables into another folder")
     _expect_counts(placed, counts, split)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError.at(str(folder), f"cannot be made: {error.strerror}") from None
+    make_folder(folder)
     tables, remapped = list(plan.tables), []
     for number in split:
         table, rows = plan.tables[number], placed.model.workload.stored_rows(profiles[number])

@@ -122,7 +122,8 @@ def measured(
     if (error := steepness(rows_read)) > STEEP:
         warnings[SHORT] = f"{error:.0%}"
     if statistics.lengths is not None and not statistics.batches.batches:
-        warnings[f"no whole batch of {counted(batch, 'sample')}: unique_fraction is left out; state --batch"] = ""
+        cause = f"no whole batch of {counted(batch, 'sample')}" if batch else "these counts have no batches"
+        warnings[f"{cause}: unique_fraction is left out" + ("; state --batch" if batch else "")] = ""
     return MeasuredTable(name, columns, stated, statistics, int(rows), basis, warnings)
 
 

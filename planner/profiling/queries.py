@@ -14,7 +14,7 @@ class Dialect:
 
     quoted: Callable[[str], str]
     lengths: str
-    """The number of ids in a list."""
+    """The number of ids in a list, without NULLs."""
     from_ids: str
     """What stands behind SELECT to read all ids of a column as `id`."""
 
@@ -22,17 +22,17 @@ class Dialect:
 DIALECTS = {
     "duckdb": Dialect(
         lambda name: '"' + name.replace('"', '""') + '"',
-        "COALESCE(LEN({column}), 0)",
+        "COALESCE(LIST_COUNT({column}), 0)",
         "UNNEST({column}) AS id FROM {data}",
     ),
     "spark": Dialect(
         lambda name: "`" + name.replace("`", "``") + "`",
-        "GREATEST(COALESCE(SIZE({column}), 0), 0)",
+        "GREATEST(COALESCE(SIZE(FILTER({column}, x -> x IS NOT NULL)), 0), 0)",
         "EXPLODE({column}) AS id FROM {data}",
     ),
     "bigquery": Dialect(
         lambda name: "`" + name.replace("`", "\\`") + "`",
-        "COALESCE(ARRAY_LENGTH({column}), 0)",
+        "(SELECT COUNT(x) FROM UNNEST({column}) AS x)",
         "id FROM {data}, UNNEST({column}) AS id",
     ),
 }

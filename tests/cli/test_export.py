@@ -92,9 +92,23 @@ def test_torcheasyrec_writes_two_files(run, plan_file, tmp_path):
     assert "export INTRA_NODE_BANDWIDTH=300000000\n" in (tmp_path / "plan.env").read_text()
 
 
+def test_inputs_of_a_plan_make_the_same_plan(run, tmp_path, monkeypatch):
+    """Byte for byte, by the command that it prints; overrides, policy and cost model are in the files."""
+    words = ("-t", "dgx-a100-80", "-w", "dlrm-dcnv2", "--set", "workload.global_batch=8192", "--runtime", "torchrec")
+    first = tmp_path / "plan.json"
+    assert run("plan", *words, "--cost-model", "torchrec", "--effort", 0, "-q", "-o", first).exit_code == 0
+    done = run("export", first, "--to", "inputs", "-o", tmp_path / "deep" / "inputs")
+    assert done.exit_code == 0
+    monkeypatch.chdir(tmp_path / "deep" / "inputs")
+    _, _, command = done.stderr.partition("plan there with planner ")
+    assert run(*command.split(), "--effort", 0, "-q", "-o", "again.json").exit_code == 0
+    assert Path("again.json").read_bytes() == first.read_bytes()
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
+        (("--to", "inputs"), "is needed: more than one file is written"),
         (("--to", "hugectr", "--module", "a"), "has no effect with --to hugectr"),
         (("--to", "torchrec", "--names", "index"), "has no effect with --to torchrec"),
         (("--to", "torcheasyrec"), "is needed"),

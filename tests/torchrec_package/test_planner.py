@@ -16,7 +16,10 @@ from torchrec.modules.feature_processor_ import PositionWeightedModuleCollection
 from torchrec.modules.fp_embedding_modules import FeatureProcessedEmbeddingBagCollection
 
 from benchmarks.gloo.processes import Processes
+from planner.exporters.inputs import write_inputs
+from planner.formulation.policy import load_policy
 from planner.integrations.torchrec_planner import ShardPlanner
+from planner.planning.planning import plan
 from planner.verification.verify import verify
 from topologies.errors import InputError
 
@@ -58,6 +61,17 @@ def test_every_table_of_a_module_is_planned():
     assert not tables["sequences.t0"]["pooled"]
     types = EmbeddingCollectionSharder().sharding_types("cuda")
     assert all(sharding.sharding_type in types for sharding in found.plan["sequences"].values())
+
+
+def test_inputs_of_a_trainer_plan_the_same_without_it(tmp_path):
+    """The files that its document is exported to give the same tables."""
+    planner = ShardPlanner(CLUSTER, batch_size=1024, constraints={"t1": ParameterConstraints(pooling_factors=[30.0])})
+    planner.plan(module(), SHARDERS)
+    write_inputs(planner.document, tmp_path)
+    policy = load_policy(tmp_path / "policy.yaml")
+    again = plan(tmp_path / "topology.yaml", tmp_path / "workload.yaml", policy=policy, effort=1)
+    assert again.tables == planner.document.tables
+    assert again.objective == planner.document.objective
 
 
 def test_constraints_are_kept():

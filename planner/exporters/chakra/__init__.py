@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import get_args
 
 from cost_models.simulator.simulation import Simulation
-from planner.document.files import write_file
+from planner.document.files import make_folder, write_file
 from planner.exporters.chakra.communication import MOST_PAIRED_RANKS, AllToAll
 from planner.exporters.chakra.network import ReplayNetwork
 from planner.exporters.chakra.trace import Traces
@@ -29,10 +29,7 @@ def write_chakra(simulation: Simulation, directory: str | Path, all_to_all: AllT
     chosen = all_to_all or ("pairs" if simulation.network.world <= MOST_PAIRED_RANKS else "collectives")
     network = ReplayNetwork(simulation)
     traces, texts = Traces(simulation, network, chosen), network.files()
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError.at(str(directory), f"cannot be written: {error.strerror}") from None
+    make_folder(directory)
     written = []
     for rank, number in enumerate(network.number_of_rank.tolist()):
         written.append(directory / f"{NAME}.{number}.et")
