@@ -127,7 +127,7 @@ def _power_integral(low: Floats | np.float64, high: Floats, alpha: Floats) -> Fl
 def _fitted_alpha(rows: Floats, unique_fraction: Floats, lookups: Floats) -> Floats:
     """The exponent in its range under which `lookups` ids read `unique_fraction` x `lookups` rows."""
     low, high = np.zeros_like(rows), np.full_like(rows, STEEPEST)
-    for _ in range(40):
+    for _ in range(40 if rows.size else 0):
         middle = (low + high) / 2
         too_many = unique_rows(rows, middle, lookups) > unique_fraction * lookups
         low, high = np.where(too_many, middle, low), np.where(too_many, high, middle)

@@ -25,7 +25,10 @@ TIGHT = 4 * ROUNDING_BYTES
 """Bytes by which sums in another order may differ from a full pool."""
 
 
-TINY = [(seed, *placed) for seed in range(160) if (placed := tiny_placement(seed)) is not None]
+@functools.cache
+def tiny() -> list[tuple[int, Problem, Placement]]:
+    """Return the tiny problems of 160 seeds that a random placement fits, with it."""
+    return [(seed, *placed) for seed in range(160) if (placed := tiny_placement(seed)) is not None]
 
 
 @functools.cache

@@ -1,19 +1,25 @@
 """Where tables of groups may still go: partners follow, rivals stay away, and units hold whole groups."""
 
+import functools
+
 import numpy as np
 import pytest
 
 from cost_models.shards import RANK
+from planner.problem.arrays import Problem
 from planner.solvers.construct.capacity_regions import OpenRanks, units_of
 from tests.oracles.instances import confined_instance
 
-CONFINED = [each.problem for seed in range(60) if (each := confined_instance(seed)).problem.is_confined]
+
+@functools.cache
+def confined() -> list[Problem]:
+    return [each.problem for seed in range(60) if (each := confined_instance(seed)).problem.is_confined]
 
 
 def test_units_hold_every_confined_table_once() -> None:
     """Each table of a group, or with fewer ranks than others, is in one unit; partners in the same one."""
-    assert len(CONFINED) >= 20
-    for problem in CONFINED:
+    assert len(confined()) >= 20
+    for problem in confined():
         units = units_of(problem)
         members = [table for unit in units for table in unit.tables]
         assert len(members) == len(set(members))
@@ -28,7 +34,7 @@ def test_units_hold_every_confined_table_once() -> None:
 
 def test_the_most_confined_unit_comes_first() -> None:
     """By the ranks that the most confined of a unit's tables may use."""
-    for problem in CONFINED:
+    for problem in confined():
         room = [
             min(int(problem.rank_sets[problem.table_rank_set[table]].sum()) for table in unit.tables)
             for unit in units_of(problem)
@@ -41,7 +47,7 @@ def test_a_placed_block_binds_its_partners_and_rivals(seed: int) -> None:
     """After random placements of some tables, ranks are open to the others as the groups' definition says: tried here
     rank by rank, with everything that was placed."""
     random = np.random.default_rng(seed)
-    for problem in CONFINED:
+    for problem in confined():
         units = units_of(problem)
         tables = [table for unit in units for table in unit.tables]
         open_ranks, placed = OpenRanks(problem, units), dict[int, int]()

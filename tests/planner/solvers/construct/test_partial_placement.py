@@ -1,15 +1,21 @@
 """A placement that grows: loads are those of its blocks, spare memory is kept, undoing leaves no trace."""
 
+import functools
+
 import numpy as np
 import pytest
 
 from cost_models.shards import NODE, RANK
+from planner.problem.arrays import Problem
 from planner.problem.load_state import LoadState, load_state
 from planner.problem.placement import Placement
 from planner.solvers.construct.partial_placement import PartialPlacement
 from tests.oracles.placements import random_placement, tiny_placement
 
-CASES = [found for seed in range(120) if (found := tiny_placement(seed)) is not None]
+
+@functools.cache
+def cases() -> list[tuple[Problem, Placement]]:
+    return [found for seed in range(120) if (found := tiny_placement(seed)) is not None]
 
 
 def put_all(partial: PartialPlacement, placement: Placement) -> None:
@@ -25,8 +31,8 @@ def put_all(partial: PartialPlacement, placement: Placement) -> None:
 @pytest.mark.parametrize("is_spared", [False, True])
 def test_the_end_is_the_placement_with_its_loads(is_spared: bool) -> None:
     """Blocks in their order, at their places; all memory that was spared is there again."""
-    assert len(CASES) >= 10
-    for problem, placement in CASES:
+    assert len(cases()) >= 10
+    for problem, placement in cases():
         spare = np.full(len(problem.pool_capacity), 10.0) if is_spared else None
         partial = PartialPlacement(problem, None, spare)
         assert (LoadState(problem).free - partial.state.free == (10.0 if is_spared else 0.0)).all()
@@ -44,7 +50,7 @@ def test_the_end_is_the_placement_with_its_loads(is_spared: bool) -> None:
 
 def test_what_was_undone_leaves_no_trace() -> None:
     """After going back to a snapshot another placement comes out as if the first had never been tried."""
-    for number, (problem, placement) in enumerate(CASES):
+    for number, (problem, placement) in enumerate(cases()):
         partial = PartialPlacement(problem, None, None)
         before, load = partial.snapshot(), partial.state.load.copy()
         put_all(partial, random_placement(problem, np.random.default_rng(number)))

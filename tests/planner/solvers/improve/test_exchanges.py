@@ -9,7 +9,7 @@ from planner.problem.placement import Placement
 from planner.solvers.improve.exchanges import Aim, ExchangeRound, within_spare
 from planner.solvers.improve.state import SearchState
 from tests.oracles.incumbents import whole_tables
-from tests.oracles.local_searches import TINY, check_books
+from tests.oracles.local_searches import check_books, tiny
 
 
 def aim_of(problem: Problem, load: np.ndarray) -> Aim:
@@ -48,7 +48,7 @@ def test_an_exchange_gains_what_it_says(seed: int) -> None:
 def test_every_rank_takes_part_once_and_memory_is_kept() -> None:
     """From random placements of every sort, all ranks improved in turn: legal, right, and nothing over-full."""
     changed = 0
-    for seed, problem, placement in TINY:
+    for seed, problem, placement in tiny():
         state = SearchState(problem, placement, seed)
         aim = aim_of(problem, state.loads.load)
         if not len(aim.columns) or not len(state.items.rank):
@@ -72,7 +72,7 @@ def test_every_rank_takes_part_once_and_memory_is_kept() -> None:
 def test_options_over_the_world_cost_what_placing_them_does() -> None:
     """Of every one: seconds and bytes of the fullest rank, as its blocks placed alone show."""
     compared = 0
-    for seed, problem, placement in TINY:
+    for seed, problem, placement in tiny():
         index = SearchState(problem, placement, seed).exchange_index
         options, load, size = index.world_options
         for number, option in enumerate(options.tolist()):
@@ -94,7 +94,7 @@ def test_options_over_the_world_cost_what_placing_them_does() -> None:
 def test_the_step_grows_by_the_longest_of_each_stage() -> None:
     """As computed stage by stage from the columns' levels."""
     random = np.random.default_rng(0)
-    for seed, problem, placement in TINY[:30]:
+    for seed, problem, placement in tiny()[:30]:
         index = SearchState(problem, placement, seed).exchange_index
         level = load_state(problem, placement).load.mean(axis=1)
         seconds = random.random((5, len(level))) * level.max()

@@ -12,35 +12,35 @@ from planner.problem.load_state import load_state
 from planner.problem.placement import Placement
 from planner.solvers.improve.improver import TURNS, Improver
 from tests.oracles.instances import node_group, topology, workload
-from tests.oracles.local_searches import POLICIES, ROUNDS, TIGHT, TINY, check, middle_model, middling, run
+from tests.oracles.local_searches import POLICIES, ROUNDS, TIGHT, check, middle_model, middling, run, tiny
 from tests.oracles.placements import just_large_enough, random_placement
 
 
 def test_the_instances_are_of_every_sort() -> None:
     """Of one kind of rank and of two, with and without free options, blocks on nodes and merging parts."""
-    assert len(TINY) >= 60
-    assert {problem.kinds for _, problem, _ in TINY} == {1, 2}
-    assert {bool(problem.block_is_splittable.any()) for _, problem, _ in TINY} == {True, False}
-    assert any(problem.block_extent[placement.item_block].tolist().count(1) for _, problem, placement in TINY)
+    assert len(tiny()) >= 60
+    assert {problem.kinds for _, problem, _ in tiny()} == {1, 2}
+    assert {bool(problem.block_is_splittable.any()) for _, problem, _ in tiny()} == {True, False}
+    assert any(problem.block_extent[placement.item_block].tolist().count(1) for _, problem, placement in tiny())
 
 
 @pytest.mark.parametrize("tight", [False, True])
 def test_tiny_placements_improve(tight: bool) -> None:
     """From any placement, in the memory there is and in memory that the start fills."""
     improved = 0
-    for seed, ample, placement in TINY:
+    for seed, ample, placement in tiny():
         problem = just_large_enough(ample, placement) if tight else ample
         improver = Improver(problem, placement, seed)
         run(improver)
         check(problem, placement, improver)
         improved += improver.best_s < load_state(problem, placement).step_s() * (1 - 1e-6)
-    assert tight or improved >= len(TINY) / 4
+    assert tight or improved >= len(tiny()) / 4
 
 
 def test_tables_that_may_not_move_stay() -> None:
     """Block by block, while others move."""
     moved = 0
-    for seed, problem, placement in TINY:
+    for seed, problem, placement in tiny():
         movable = np.random.default_rng(seed).random(problem.tables) < 0.5
         improver = Improver(problem, placement, seed, movable)
         run(improver)
@@ -53,7 +53,7 @@ def test_tables_that_may_not_move_stay() -> None:
             )
         assert fixed_items[0] == fixed_items[1]
         moved += improver.best_s < load_state(problem, placement).step_s() * (1 - 1e-6)
-    assert moved >= len(TINY) / 10
+    assert moved >= len(tiny()) / 10
 
 
 @pytest.mark.parametrize("tight", [False, True])

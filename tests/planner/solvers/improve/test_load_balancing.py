@@ -12,7 +12,7 @@ from planner.formulation.policy import Policy
 from planner.problem.load_state import load_state
 from planner.problem.placement import Placement
 from planner.solvers.improve.improver import Improver
-from tests.oracles.local_searches import POLICIES, ROUNDS, TINY, balance, check, middle_model, middling
+from tests.oracles.local_searches import POLICIES, ROUNDS, balance, check, middle_model, middling, tiny
 from tests.oracles.placements import just_large_enough
 from topologies.cluster import Topology
 from topologies.loading import load_topology
@@ -22,14 +22,14 @@ from topologies.loading import load_topology
 def test_balancing_tiny_placements(tight: bool) -> None:
     """From any placement, on one kind of rank or two; tables may go to the whole world on the way."""
     improved = spread = 0
-    for seed, ample, placement in TINY:
+    for seed, ample, placement in tiny():
         problem = just_large_enough(ample, placement) if tight else ample
         improver = Improver(problem, placement, seed)
         balance(improver)
         check(problem, placement, improver)
         improved += improver.best_s < load_state(problem, placement).step_s() * (1 - 1e-6)
         spread += (improver.best().item_place < 0).sum() > (placement.item_place < 0).sum()
-    assert tight or (improved >= len(TINY) / 4 and spread)
+    assert tight or (improved >= len(tiny()) / 4 and spread)
 
 
 @pytest.mark.parametrize("tight", [False, True])

@@ -12,13 +12,11 @@ from planner.solvers.lower_bound import bound_of, relaxed_optimum
 from tests.oracles.optima import solvable_problems
 from tests.oracles.placements import faults
 
-CASES = solvable_problems()
-
 
 def test_placements_become_better_and_stay_legal() -> None:
     """The step that is returned is the placement's, at most the start's and at least the optimum; most get near it."""
     near = 0
-    for problem, best_s in CASES:
+    for problem, best_s in solvable_problems():
         fluid = Fluid(problem)
         relaxed = relaxed_optimum(fluid)
         start = fallback_placement(fluid, relaxed, Clock(SearchLimits()))
@@ -33,12 +31,12 @@ def test_placements_become_better_and_stay_legal() -> None:
         assert best_s * (1 - 1e-9) <= step_s <= start[1] * (1 + 1e-9)
         assert incumbent.best_s == step_s
         near += step_s <= best_s * 1.2
-    assert near >= len(CASES) / 2
+    assert near >= len(solvable_problems()) / 2
 
 
 def test_the_same_seed_ends_in_the_same_placement() -> None:
     """To the last bit."""
-    problem, _ = CASES[3]
+    problem, _ = solvable_problems()[3]
     fluid = Fluid(problem)
     relaxed = relaxed_optimum(fluid)
     start = fallback_placement(fluid, relaxed, Clock(SearchLimits()))
@@ -54,7 +52,7 @@ def test_the_same_seed_ends_in_the_same_placement() -> None:
 
 def test_a_search_that_is_over_returns_what_it_was_given() -> None:
     """Told to stop, it makes no more than one round."""
-    problem, _ = CASES[3]
+    problem, _ = solvable_problems()[3]
     fluid = Fluid(problem)
     relaxed = relaxed_optimum(fluid)
     start = fallback_placement(fluid, relaxed, Clock(SearchLimits()))

@@ -11,7 +11,7 @@ from planner.solvers.improve.repartition_ranks import rank_bins, repartition_ran
 from planner.solvers.improve.smoothing import Smoothing
 from planner.solvers.improve.state import SearchState
 from tests.oracles.incumbents import whole_tables
-from tests.oracles.local_searches import TINY, check_books
+from tests.oracles.local_searches import check_books, tiny
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -33,7 +33,7 @@ def test_two_ranks_divide_their_tables_in_the_best_way(seed: int) -> None:
 def test_books_stay_right_and_the_smoothed_step_falls() -> None:
     """From random placements of every sort: what is counted has moved, and the value never rises noticeably."""
     moved = 0
-    for seed, problem, placement in TINY:
+    for seed, problem, placement in tiny():
         state = SearchState(problem, placement, seed)
         for _ in range(4):
             smoothing = Smoothing(problem, state.loads, 4)
@@ -48,7 +48,7 @@ def test_books_stay_right_and_the_smoothed_step_falls() -> None:
 
 def test_bins_hold_what_partners_may_take() -> None:
     """Items of paired ranks alone, in the order of their ranks."""
-    for seed, problem, placement in TINY[:30]:
+    for seed, problem, placement in tiny()[:30]:
         state = SearchState(problem, placement, seed)
         if problem.world < 2 or problem.kinds > 1 or not len(state.items.rank):
             continue
