@@ -38,6 +38,23 @@ ALIASES: dict[str, str] = {
 TABLE_SET_NOTES = frozenset({"dtype_bytes", "num_poolings"})
 """Keys of a table in a published table set that follow from its other keys or say nothing about its cost."""
 
+_SAYS_NOTHING: dict[str, tuple[object, ...] | None] = {
+    "weight_init_max": None,
+    "weight_init_min": None,
+    "init_fn": None,
+    "pooling": ("SUM", "MEAN", "PoolingType.SUM", "PoolingType.MEAN"),
+    "need_pos": (False,),
+    "use_virtual_table": (False,),
+    "enable_embedding_update": (False,),
+    "stash_weights": (False,),
+    "num_embeddings_post_pruning": (None,),
+    "input_dim": (None,),
+    "total_num_buckets": (None,),
+    "virtual_table_eviction_policy": (None,),
+}
+"""Fields of TorchRec's EmbeddingBagConfig, as `dataclasses.asdict` gives them, with the values that change no cost 
+(None: any); others are refused as keys that are not known."""
+
 
 def is_table_set(data: object) -> bool:
     """Whether a mapping is a published table set: `tables` under a header that says where they come from."""
@@ -74,7 +91,7 @@ def translate(document: Document, at: tuple[Key, ...], ignored: frozenset[str] =
             if name in own:
                 message = f"{name} is given twice, as {key!r} too; keep one"
                 faults.append(document.fault((*at, index, key), message))
-            elif key not in ignored:
+            elif key not in ignored and not _says_nothing(key, value):
                 own[name] = str(value) if name == "name" and type(value) is int else value
         translated.append(own)
     if at:
@@ -83,6 +100,11 @@ def translate(document: Document, at: tuple[Key, ...], ignored: frozenset[str] =
         document.data = translated
     _keep_positions(document, at, records)
     return faults
+
+
+def _says_nothing(key: object, value: object) -> bool:
+    values = _SAYS_NOTHING.get(str(key), ())
+    return values is None or any(value is each or (value == each and isinstance(value, str)) for each in values)
 
 
 def _keep_positions(document: Document, at: tuple[Key, ...], originals: Sequence[Any]) -> None:

@@ -20,7 +20,7 @@ FREQUENT, DISTINCT = ".frequent", ".hll"
 
 def is_query_result(file: Path) -> bool:
     """Whether a file is the result of our query."""
-    if file.suffix not in (".csv", ".parquet"):
+    if not file.name.removesuffix(".gz").endswith((".csv", ".parquet")):
         return False
     try:
         names = _frame(file, rows=1).columns
@@ -29,13 +29,30 @@ def is_query_result(file: Path) -> bool:
     return set(COLUMNS) <= set(names)
 
 
-def of_query_result(file: Path) -> dict[str, TableStatistics]:
-    """The statistics of each feature in the result of `queries.query`, as CSV or Parquet. Raises InputError."""
+def of_query_result(files: Sequence[Path]) -> dict[str, TableStatistics]:
+    """The statistics of each feature in results of `queries.query`, as CSV or Parquet. Raises InputError.
+
+    Engines write a result as several files, and cut it where they like: all files count as one.
+    """
+    import pandas as pd
+
+    frames = {file: _result(file) for file in files}
+    whole = pd.concat(list(frames.values()), ignore_index=True)
+    first = {str(name): file for file in reversed(files) for name in frames[file]["feature"]}
+    return {
+        str(name): _of_feature(first[str(name)], str(name), rows) for name, rows in whole.groupby("feature", sort=False)
+    }
+
+
+def _result(file: Path) -> Any:
+    """The rows of one file of a result. Raises InputError."""
     frame = _frame(file)
     faults: list[Fault] = []
     message = "holds something other than whole numbers; export them as integers"
     faults += [
-        Fault(str(file), 1, 1, name, message) for name in ("value", "count") if frame[name].dtype.kind not in "iu"
+        Fault(str(file), 1, 1, name, message)
+        for name in ("value", "count")
+        if len(frame) and frame[name].dtype.kind not in "iu"
     ]
     if frame["feature"].isna().any():
         faults.append(Fault(str(file), 1, 1, "feature", "is missing in a line; name the feature in each"))
@@ -43,14 +60,17 @@ def of_query_result(file: Path) -> dict[str, TableStatistics]:
         faults.append(Fault(str(file), 1, 1, "statistic", f"{unknown[0]!r} is none of {', '.join(STATISTICS)}"))
     if faults:
         raise InputError(faults)
-    return {str(name): _of_feature(file, str(name), rows) for name, rows in frame.groupby("feature", sort=False)}
+    return frame.astype({"value": "int64", "count": "int64"}) if len(frame) else frame.astype({"feature": object})
 
 
 def _of_feature(file: Path, name: str, frame: Any) -> TableStatistics:
     of: dict[str, Any] = {kind: frame[frame["statistic"] == kind] for kind in STATISTICS}
     missing = [kind for kind in STATISTICS if not len(of[kind])]
     if missing:
-        message = f"lacks the statistic {', '.join(missing)}; run the whole query"
+        message = f"lacks the statistic {', '.join(missing)}; run the whole query, and name all files of its result"
+        raise InputError.at(str(file), message, path=name)
+    if any(len(of[kind]) > 1 for kind in (LEAST, LARGEST)):
+        message = "is in several results; ids of one cannot be matched with those of another: query all data at once"
         raise InputError.at(str(file), message, path=name)
     if (frame["count"] < 0).any() or (of[READS]["value"] < 1).any() or (of[LENGTH]["value"] < 0).any():
         raise InputError.at(str(file), "has counts below 0, or reads below 1", path=name)
@@ -72,7 +92,7 @@ def _frame(file: Path, rows: int | None = None) -> Any:
     import pyarrow
 
     try:
-        frame = pd.read_csv(file, nrows=rows) if file.suffix == ".csv" else pd.read_parquet(file)
+        frame = pd.read_parquet(file) if file.suffix == ".parquet" else pd.read_csv(file, nrows=rows)
     except (OSError, ValueError, pyarrow.ArrowException) as error:
         raise InputError.at(str(file), f"cannot be read: {' '.join(str(error).split())}") from None
     return frame

@@ -27,6 +27,7 @@ SUFFIXES: Mapping[str, str] = {
     elsewhere.DISTINCT: SKETCHES,
 }
 _COUNTED: Mapping[str, Callable[[Sequence[Path]], dict[str, TableStatistics]]] = {
+    QUERY: elsewhere.of_query_result,
     CATEGORIES: elsewhere.of_categories,
     SKETCHES: elsewhere.of_sketches,
 }
@@ -88,12 +89,4 @@ def opened(
 
 def counted(files: Sequence[Path], kind: str) -> dict[str, TableStatistics]:
     """The statistics in files of a kind of `COUNTED`. Raises InputError."""
-    if kind != QUERY:
-        return _COUNTED[kind](files)
-    found: dict[str, TableStatistics] = {}
-    for file in files:
-        for name, statistics in elsewhere.of_query_result(file).items():
-            if name in found:
-                raise InputError.at(str(file), "has a feature that another file has, too", path=name)
-            found[name] = statistics
-    return found
+    return _COUNTED[kind](files)

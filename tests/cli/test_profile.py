@@ -117,18 +117,29 @@ def test_the_printed_query_gives_the_same_profile(run, logs, tmp_path):
     """Run by DuckDB itself, its result read back."""
     query = run("profile", f"'{logs}/*.parquet'", "--sql", "duckdb", "--columns", ",".join(ROWS))
     assert query.exit_code == 0
-    duckdb.execute(query.stdout).df().to_csv(tmp_path / "counts.csv", index=False)
-    duckdb.execute(query.stdout).df().to_parquet(tmp_path / "counts.parquet")
+    counts = duckdb.execute(query.stdout).df()
+    counts.to_csv(tmp_path / "counts.csv", index=False)
+    counts.to_csv(tmp_path / "counts.csv.gz", index=False)
+    counts.to_parquet(tmp_path / "counts.parquet")
+    parts = tmp_path / "parts"  # as Spark writes a result: cut anywhere, with files without rows and of its own
+    parts.mkdir()
+    for number, start in enumerate(range(0, len(counts) + 7, 7)):
+        counts[start : start + 7].to_parquet(parts / f"part-{number:05d}.snappy.parquet")
+    (parts / "_SUCCESS").touch()
+    (parts / ".part-00000.snappy.parquet.crc").write_bytes(b"crc")
     words = ("profile", "--dim", 64, "-q", "-o", tmp_path / "t.csv")
     assert run(*words, logs, "--batch", 4000).exit_code == 0
     direct = profiles(tmp_path / "t.csv")
-    for name in ("counts.csv", "counts.parquet"):
+    for name in ("counts.csv", "counts.csv.gz", "counts.parquet", "parts"):
         done = run(*words, tmp_path / name)
         assert done.exit_code == 0, done.stderr
         again = profiles(tmp_path / "t.csv")
         assert {
             n: t.model_copy(update={"unique_fraction": None, "unique_fraction_batch": None}) for n, t in direct.items()
         } == again
+    twice = run(*words, parts, tmp_path / "counts.csv")
+    assert twice.exit_code == 3
+    assert "query all data at once" in " ".join(twice.stderr.split())
 
 
 @pytest.mark.parametrize("dialect", ["duckdb", "spark", "bigquery"])

@@ -77,6 +77,43 @@ def test_spellings_of_dtypes(tmp_path: Path, spelling: str) -> None:
     assert load_workload(path, global_batch=4).tables[0].dtype == "fp16"
 
 
+TORCHREC = {
+    "num_embeddings": 10,
+    "embedding_dim": 8,
+    "name": "a",
+    "data_type": "DataType.FP16",
+    "feature_names": ["f", "g"],
+    "weight_init_max": 0.1,
+    "weight_init_min": None,
+    "num_embeddings_post_pruning": None,
+    "init_fn": "functools.partial(<built-in method uniform_>)",
+    "need_pos": False,
+    "input_dim": None,
+    "total_num_buckets": None,
+    "use_virtual_table": False,
+    "virtual_table_eviction_policy": None,
+    "enable_embedding_update": False,
+    "stash_weights": False,
+    "pooling": "PoolingType.SUM",
+}
+"""`dataclasses.asdict` of an EmbeddingBagConfig of TorchRec 1.8.0 and 1.9.2 as JSON (`default=str`)."""
+
+
+def test_configurations_of_torchrec_load_as_they_are(tmp_path: Path) -> None:
+    """What changes no cost is passed over; what would is refused by name, and so is a pooling that is missing."""
+    path = tmp_path / "ebc.json"
+    path.write_text(json.dumps([TORCHREC | {"pooling_factor": 3}]))
+    (table,) = load_workload(path, global_batch=4).tables
+    assert (table.rows, table.dim, table.dtype, table.features) == (10, 8, "fp16", ("f", "g"))
+    for more in ({"need_pos": True}, {"use_virtual_table": True}, {"num_embeddings_post_pruning": 5}, {"input_dim": 0}):
+        path.write_text(json.dumps([TORCHREC | {"pooling_factor": 3} | more]))
+        with pytest.raises(InputError, match=f"{next(iter(more))}: unknown key"):
+            load_workload(path, global_batch=4)
+    path.write_text(json.dumps([TORCHREC]))
+    with pytest.raises(InputError, match="pooling_factor: is missing"):
+        load_workload(path, global_batch=4)
+
+
 def test_published_table_sets_load_as_they_are(tmp_path: Path) -> None:
     """Notes about a set and its tables are passed over; features given one by one are counted."""
     one = {
