@@ -52,7 +52,7 @@ _SAYS_NOTHING: dict[str, tuple[object, ...] | None] = {
     "total_num_buckets": (None,),
     "virtual_table_eviction_policy": (None,),
 }
-"""Fields of TorchRec's EmbeddingBagConfig, as `dataclasses.asdict` gives them, with the values that change no cost 
+"""Fields of TorchRec's EmbeddingBagConfig, as `dataclasses.asdict` gives them, with the values that change no cost
 (None: any); others are refused as keys that are not known."""
 
 

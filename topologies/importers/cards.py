@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from topologies.importers.facts import Fact, Text
 from topologies.units import format_bytes
 
+MOST_CARDS = 4
+"""For each accelerator; AWS's p5 has as many."""
+
 
 @dataclass(frozen=True)
 class Card:
@@ -26,7 +29,7 @@ def scale_out(cards: Sequence[Card], accelerators: int, text: Text) -> tuple[dic
     near = [card for card in cards if card.is_near] or list(cards)
     if not near:
         return {}, []
-    remarks = []
+    remarks = [] if near[0].is_near or len(near) == 1 else [f"no card is near an accelerator: {len(near)} cards count"]
     if kinds := {card.kind for card in near} - {None}:
         kind = Counter(card.kind for card in near if card.kind).most_common(1)[0][0]
         if len(kinds) > 1 and kind:
@@ -41,6 +44,10 @@ def scale_out(cards: Sequence[Card], accelerators: int, text: Text) -> tuple[dic
     rate = min((rate for rate in rates if rate), default=None)
     if len(rates - {None}) > 1 and rate:
         remarks.append(f"cards of several speeds; each counts as {format_bytes(rate)}/s, the slowest")
+    if len(near) > MOST_CARDS * accelerators:
+        remarks.append(
+            f"{len(near)} cards for {accelerators} accelerators: virtual functions of a card look like cards"
+        )
     line = near[0].line
     count, each = shares(len(near), accelerators, rate)
     said = f"{len(near)} {'near an accelerator' if near[0].is_near else 'cards'}"

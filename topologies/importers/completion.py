@@ -9,6 +9,7 @@ from topologies.documents import Document
 from topologies.errors import Fault, InputError
 from topologies.importers.cards import shares
 from topologies.importers.devices import nvlink_of
+from topologies.importers.doubts import doubts
 from topologies.importers.facts import Fact, HostGroup, Level
 from topologies.importers.merging import Merged
 from topologies.importers.quantities import quantity
@@ -98,6 +99,7 @@ def complete(merged: Merged, like: str | None, nodes: int | None) -> Completed:
             remarks.append(f"--nodes {nodes} counts; {group.count.place} lists {listed} nodes")
         made.cells["count"] = _count_cell(merged, group, nodes, world, count)
         facts = {**merged.node, **group.fields}
+        remarks += doubts(facts, base.cells, base.name)
         is_many = len(groups) > 1 or made.cells["count"].value > 1
         made.cells |= _cells(facts, group if spans else None, base, count, is_many=is_many, remarks=remarks)
         _expect_cards(made, group, len(groups), base)
@@ -175,7 +177,8 @@ def _of_device(merged: Merged, device: Fact | None) -> str:
     if device is None:
         place = next(iter([*merged.node.values(), *(group.count for group in merged.groups)]))
         message = (
-            f"no file says which accelerator the nodes have; add the output of `{QUERY}`, or name a topology like"
+            f"no file says which accelerator the nodes have; add the output of `{QUERY}` (AMD: `rocm-smi"
+            " --showproductname`), or name a topology like"
             f" theirs: --like {' | '.join(sorted(min(each)[2] for each in known.values()))}"
         )
         raise InputError([Fault(place.source, max(place.line, 1), 1, "accelerators.device", message)])

@@ -63,6 +63,7 @@ DEVICES = (
     Device("MI300X-192GB", ("1002:74a1",), r"MI300X.*"),
     Device("MI325X-256GB", ("1002:74a5",), r"MI325X.*"),
     Device("MI350X-288GB", ("1002:75a0",), r"MI350X.*"),
+    Device("MI355X-288GB", ("1002:75a3",), r"MI355X.*"),
 )
 _BY_ID = {number: device for device in DEVICES for number in device.pci_ids}
 _BY_NAME = {device.name: device for device in DEVICES}
@@ -76,7 +77,7 @@ def device_of_pci(vendor: str, device: str) -> str | None:
 
 def device_of_name(name: str) -> str:
     """Our name of an accelerator that a tool calls `NVIDIA A100-SXM4-80GB`; its own, without the maker, if unknown."""
-    bare = re.sub(r"^(?:(?:NVIDIA|Tesla|AMD|Instinct)\s+)+", "", name.strip())
+    bare = re.sub(r"^(?:(?:NVIDIA|Tesla|AMD|Instinct)\s+)+", "", name.strip(), flags=re.IGNORECASE)
     if bare in _BY_NAME:
         return bare
     for device in DEVICES:
@@ -101,10 +102,13 @@ def nvlink_of(device: str | None) -> tuple[str, int, float] | None:
 
 
 def is_accelerator(pci_class: str, vendor: str = "") -> bool:
-    """Whether a PCI class (`0x030200`, `0302`) is that of an accelerator; display controllers count by their maker."""
+    """Whether a PCI class (`0x030200`, `0302`) is that of an accelerator; display controllers count by their maker.
+
+    A display controller of AMD with VGA (0300) is a graphics card, or the one on a server's board.
+    """
     start = _hex(pci_class)[:4]
     maker = _hex(vendor)
-    return start in ("0302", "1200") or (start in ("0300", "0380") and maker in (_NVIDIA, _AMD))
+    return start in ("0302", "1200") or (start, maker) in (("0300", _NVIDIA), ("0380", _NVIDIA), ("0380", _AMD))
 
 
 def is_card(pci_class: str) -> bool:
@@ -144,7 +148,7 @@ def card_kind(name: str = "", pci_class: str = "", vendor: str = "") -> str | No
         (r"ib(p|s|\d)", "infiniband"),
         (r"(eth|ens|enp|eno|bond)", "ethernet"),
     ):
-        if re.match(pattern, name):
+        if re.match(pattern, name, re.IGNORECASE):  # roceP2p1s0: of another PCI domain
             return kind
     if _hex(vendor) == "1d0f":
         return "ethernet"

@@ -18,6 +18,8 @@ from topologies.importers.xml_elements import Element, parse
 
 KIND = "hwloc"
 _PCI = re.compile(r"(?P<kind>[0-9a-f]{4}) \[(?P<vendor>[0-9a-f]{4}):(?P<device>[0-9a-f]{4})\]", re.IGNORECASE)
+_VERBS = re.compile(r"mlx\d|roceP?p?\d|ibP?p?\d+[ps]|rdmap|efa|bnxt_re|irdma|hfi")
+"""How devices for RDMA are called."""
 _ASLEEP = 8.0
 """GB/s: up to sixteen lanes of PCIe 2.0, whose rates are whole quarters: links of devices asleep."""
 
@@ -63,6 +65,11 @@ def read(text: Text) -> Facts:
     remarks = _add_memory(text, objects, facts)
     devices = _devices(machine, None)
     gpus = [device for device in devices if is_accelerator(device.kind, device.vendor)]
+    if compute := [gpu for gpu in gpus if gpu.kind[:4] in ("0302", "1200")]:
+        remarks += [
+            f"{gpu.vendor}:{gpu.number} is a graphics card, and is left out" for gpu in gpus if gpu not in compute
+        ]
+        gpus = compute
     if gpus:
         remarks += _add_accelerators(text, gpus, facts)
     cards = [card for device in devices if is_card(device.kind) for card in _ports(device, {gpu.root for gpu in gpus})]
@@ -138,10 +145,17 @@ def _add_accelerators(text: Text, gpus: list[_Device], facts: dict[str, Fact]) -
 
 def _ports(device: _Device, near: set[int]) -> list[Card]:
     """A card, once for each port that RDMA may use; one that has none is no scale-out card."""
-    names = [port.attributes.get("name", "") for port in device.ports()]
-    verbs = [name for name in names if re.match(r"(mlx\d|rocep|ibp|rdmap|efa|bnxt_re|irdma|hfi)", name)]
+    fitting = [port for port in device.ports() if _VERBS.match(port.attributes.get("name", ""))]
+    # the network interface of a card may have a name of that form, too
+    verbs = [port for port in fitting if _is_openfabrics(port.attributes.get("osdev_type", ""))] or fitting
+    names = list(dict.fromkeys(port.attributes["name"] for port in verbs))
     known = card_of_pci(device.vendor, device.number)
-    kind = next((found for name in verbs if (found := card_kind(name))), card_kind("", device.kind, device.vendor))
+    kind = next((found for name in names if (found := card_kind(name))), card_kind("", device.kind, device.vendor))
     words = f"assumed: the fastest port of {known[0]}" if known else ""
     rate = known[1] if known else None
-    return [Card(name, device.root in near, device.element.line, kind, rate, words) for name in verbs]
+    return [Card(name, device.root in near, device.element.line, kind, rate, words) for name in names]
+
+
+def _is_openfabrics(kind: str) -> bool:
+    """Whether an osdev_type is that of a device for RDMA: 3 in hwloc 2, the bit of 32 in hwloc 3."""
+    return kind == "3" or (kind.isdecimal() and len(kind) < 10 and bool(int(kind) & 32))

@@ -1,6 +1,7 @@
 """`ibnetdiscover`: the switches and host ports of an InfiniBand fabric."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -48,6 +49,9 @@ def read(text: Text) -> Facts:
     cables = {cable.ends: cable for cable in _cables(text, names)}
     first = next((number for number, line in text.lines() if _HEAD.match(line)), 1)
     graph, remarks = _graph(list(cables.values()), names)
+    described = {head["guid"] for _, line in text.lines() if (head := _HEAD.match(line))}
+    if lost := {end for cable in cables.values() for end, _ in cable.ends if end.startswith("S-")} - described:
+        remarks.append(f"{len(lost)} switches are at the end of cables and are not described: is the output cut off?")
     try:
         found = shape(graph)
     except UnjoinedError as error:
@@ -105,6 +109,7 @@ def _graph(cables: list[_Cable], names: dict[str, str]) -> tuple[SwitchGraph, li
     hosts: dict[str, list[tuple[str, float]]] = {}
     graph = SwitchGraph(hosts, [])
     aggregations = 0
+    shared = _shared_names(names)
     for cable in cables:
         (one, _), (other, _) = cable.ends
         switches = [end for end in (one, other) if end.startswith("S-")]
@@ -116,11 +121,25 @@ def _graph(cables: list[_Cable], names: dict[str, str]) -> tuple[SwitchGraph, li
         name = names.get(card, "")
         if "Aggregation Node" in name:
             aggregations += 1
-        elif match := _HOST.fullmatch(name.strip()):
+        elif name not in shared and (match := _HOST.fullmatch(name.strip())):
             hosts.setdefault(match["host"].strip("'"), []).append((switches[0], cable.bytes_per_s))
         else:
             graph.nameless.append((switches[0], cable.bytes_per_s))
+    remarks = []
     if aggregations:
         words = "SHARP can sum in them: state network.in_network_reduction: sharp if it is in use"
-        return graph, [f"{aggregations} switches have aggregation nodes; {words}"]
-    return graph, []
+        remarks.append(f"{aggregations} switches have aggregation nodes; {words}")
+    if shared:
+        remarks.append(f"{', '.join(sorted(shared)[:4])}: the name of several cards, and of no one host")
+    return graph, remarks
+
+
+def _shared_names(names: dict[str, str]) -> set[str]:
+    """The names of hosts' cards that several cards have, as `localhost mlx5_0` of nodes that were never told theirs.
+
+    All names of such a host are in it.
+    """
+    cards = Counter(name for card, name in names.items() if not card.startswith("S-"))
+    found = {name: match["host"] for name in cards if (match := _HOST.fullmatch(name.strip()))}
+    hosts = {host for name, host in found.items() if cards[name] > 1}
+    return {name for name, host in found.items() if host in hosts}

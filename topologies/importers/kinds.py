@@ -54,7 +54,11 @@ def read(path: Path, kind: str | None = None) -> Facts:
     if form is None:
         names = ", ".join(sorted(FORMATS))
         raise InputError.at(
-            text.source, f"is of no format that is known here; name it with --kind: {names}", line=1, column=1
+            text.source,
+            "is of no format that is known here; planner doctor --cluster prints the commands whose output is read;"
+            f" --kind names a format: {names}",
+            line=1,
+            column=1,
         )
     try:
         return form.read(text)

@@ -5,40 +5,36 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from topologies.importers.cards import Card, scale_out
-from topologies.importers.devices import card_kind, device_of_name
+from topologies.importers.devices import card_kind
 from topologies.importers.facts import Fact, Facts, Text
 from topologies.importers.neighbours import run_length, scale_up_links
+from topologies.importers.nvidia_names import has_names, read_names
 
 KIND = "nvidia-smi"
-ASK = "nvidia-smi --query-gpu=name,memory.total --format=csv"
 _ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _RELATION = re.compile(r"X|SYS|SOC|NODE|PHB|PXB|PIX|PSB|NV\d{1,3}")
 _GPU = re.compile(r"GPU\d+")
 _NEAR = ("PIX", "PXB", "PSB")
-_QUERIED = re.compile(r"(?P<name>[^,]+),\s*(?P<memory>\d+)\s*MiB")
-_LISTED = re.compile(r"GPU \d+: (?P<name>.+?) \(UUID: ")
+_PREFIX = re.compile(r"^\s*(?!NIC\d+:)[\w.-]+:\s+(?=GPU ?\d|NIC\d|name\b|index\b|NVIDIA |Tesla )")
+"""What `srun -l` and pdsh put before a line: the rank or the host."""
 
 
 def recognises(text: str) -> bool:
     """Whether a text is what nvidia-smi prints of links or names."""
     lines = [_bare(line) for line in text.splitlines()]
-    return any(
-        _is_header(line.split()) or line.startswith("name, ") or _QUERIED.fullmatch(line) or _LISTED.match(line)
-        for line in lines
-    )
+    return has_names(lines) or any(_is_header(line.split()) for line in lines)
 
 
 def read(text: Text) -> Facts:
     """The facts of one node. Raises InputError with the line for a matrix that is cut off or names that differ."""
     lines = [(number, _bare(line)) for number, line in text.lines()]
-    names = _names(text, lines)
+    names, remarks = read_names(text, lines)
     matrix = _matrix(text, lines)
     if matrix is None and not names:
         text.refuse(
             1, "holds neither the matrix of nvidia-smi topo -m nor names of accelerators; paste the whole output"
         )
     node = dict(names)
-    remarks: list[str] = []
     if matrix is not None:
         count = names.get("accelerators.count")
         if count is not None and count.value != len(matrix.gpus):
@@ -47,8 +43,9 @@ def read(text: Text) -> Facts:
                 f"the matrix has {len(matrix.gpus)} accelerators and line {count.line} names {count.value}; paste both"
                 f" outputs of one node",
             )
-        facts, remarks = _of_matrix(text, matrix)
+        facts, said = _of_matrix(text, matrix)
         node |= facts
+        remarks += said
     return Facts(KIND, text.source, node, remarks=tuple(remarks))
 
 
@@ -61,11 +58,13 @@ class _Matrix:
     cards: list[str]
     rows: list[list[str]]
     legend: dict[str, str]
+    tells_links: bool
+    """Whether it may name NVLinks; that of `topo -mp` does not, and its legend lacks NV#."""
 
 
 def _bare(line: str) -> str:
-    """A line without what colours it and without the rank that `srun -l` puts before it."""
-    return re.sub(r"^\s*\d+:\s(?=.*GPU)", "", _ESCAPE.sub("", line)).strip()
+    """A line without what colours it and without the rank or host that stands before it."""
+    return _PREFIX.sub("", _ESCAPE.sub("", line)).strip()
 
 
 def _is_header(words: Sequence[str]) -> bool:
@@ -81,11 +80,13 @@ def _matrix(text: Text, lines: Sequence[tuple[int, str]]) -> _Matrix | None:
         found[1]: found[2] for _, line in lines if (found := re.fullmatch(r"(NIC\d+):\s*(\S+)", line)) is not None
     }
     # where the legend is missing: interfaces that a script printed beside the matrix, if they are of one kind
-    beside = {card_kind(line): line for _, line in lines if re.fullmatch(r"(?:rocep|ibp|rdmap)\w+", line)}
+    beside = {card_kind(line): line for _, line in lines if re.fullmatch(r"(?:roce|ib|rdma)P?p?\d\w+", line)}
     if not legend and len(beside) == 1:
         name = next(iter(beside.values()))
         legend = {f"NIC{number}": name for number in range(64)}
-    matrices = [_one_matrix(text, lines[start:], legend) for start in starts]
+    of_legend = " ".join(line for _, line in lines if re.match(r"(?:X|SYS|NODE|PHB|PXB|PIX|NV#)\s+= ", line))
+    tells_links = "NV#" in of_legend or "PIX" not in of_legend
+    matrices = [_one_matrix(text, lines[start:], legend, tells_links=tells_links) for start in starts]
     first = matrices[0]
     for other in matrices[1:]:
         if (other.gpus, other.rows) != (first.gpus, first.rows):
@@ -93,7 +94,7 @@ def _matrix(text: Text, lines: Sequence[tuple[int, str]]) -> _Matrix | None:
     return first
 
 
-def _one_matrix(text: Text, lines: Sequence[tuple[int, str]], legend: dict[str, str]) -> _Matrix:
+def _one_matrix(text: Text, lines: Sequence[tuple[int, str]], legend: dict[str, str], *, tells_links: bool) -> _Matrix:
     head, header = lines[0]
     devices: list[str] = []
     for word in header.split():
@@ -120,7 +121,7 @@ def _one_matrix(text: Text, lines: Sequence[tuple[int, str]], legend: dict[str, 
         rows[words[0]] = cells
     if missing := [name for name in gpus if name not in rows]:
         text.refuse(head, f"the rows of {', '.join(missing)} are missing; paste the whole output")
-    return _Matrix(head, gpus, cards, [rows[name] for name in gpus], legend)
+    return _Matrix(head, gpus, cards, [rows[name] for name in gpus], legend, tells_links)
 
 
 def _of_matrix(text: Text, matrix: _Matrix) -> tuple[dict[str, Fact], list[str]]:
@@ -157,6 +158,8 @@ def _add_scale_up(text: Text, matrix: _Matrix, facts: dict[str, Fact]) -> list[s
     """Add what the NV# cells say to the facts; remarks."""
     count = len(matrix.gpus)
     counts = [[int(cell[2:]) if cell.startswith("NV") else 0 for cell in row[:count]] for row in matrix.rows]
+    if not any(map(any, counts)) and not matrix.tells_links:
+        return ["the matrix of topo -mp leaves NVLinks out; topo -m names them"]
     if not any(map(any, counts)):
         facts["links.scale_up"] = text.fact(None, matrix.line, "no NV# between accelerators")
         return []
@@ -169,39 +172,3 @@ def _add_scale_up(text: Text, matrix: _Matrix, facts: dict[str, Fact]) -> list[s
     facts["links.scale_up.pair_links"] = text.fact(joined.of_pair, matrix.line, "NV#")
     facts["links.scale_up.mesh_links"] = text.fact(joined.of_all, matrix.line, "NV#")
     return [joined.remark] if joined.remark else []
-
-
-def _names(text: Text, lines: Sequence[tuple[int, str]]) -> dict[str, Fact]:
-    """Device, its memory and how many there are, from the query or the list. Raises InputError for unequal ones."""
-    columns: list[str] | None = None
-    found: list[tuple[int, str, int | None]] = []
-    for number, line in lines:
-        cells = [cell.strip() for cell in line.split(",")]
-        if "name" in cells and len(cells) > 1:
-            columns = cells
-        elif columns is not None and len(cells) == len(columns):
-            memory = next((c for c, head in zip(cells, columns, strict=True) if head.startswith("memory.total")), "")
-            size = re.fullmatch(r"(\d{1,9})(?:\s*MiB)?", memory)
-            if memory and size is None and not memory.startswith("["):
-                text.refuse(number, f"memory.total is {memory!r}, no number of MiB", "memory.total")
-            found.append((number, cells[columns.index("name")], int(size[1]) if size else None))
-        elif match := _QUERIED.fullmatch(line):
-            found.append((number, match["name"].strip(), int(match["memory"])))
-        elif match := _LISTED.match(line):
-            found.append((number, match["name"], None))
-    if columns is not None and not found:
-        text.refuse(1, f"names no accelerator below its header; run {ASK} on a node that has some")
-    if not found:
-        return {}
-    first, name, _ = found[0]
-    for number, other, _ in found:
-        if other != name:
-            message = f"{other!r} beside {name!r} (line {first}): the accelerators of a node must be alike"
-            text.refuse(number, message, "name")
-    facts = {
-        "accelerators.count": text.fact(len(found), first, "names in the list"),
-        "accelerators.device": text.fact(device_of_name(name), first, name),
-    }
-    if sizes := [size for _, _, size in found if size]:
-        facts["accelerators.hbm.capacity"] = text.fact(min(sizes) << 20, first, "memory.total")
-    return facts

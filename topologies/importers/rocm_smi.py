@@ -1,19 +1,24 @@
-"""`rocm-smi --showtopo`, with or without `--showproductname`."""
+"""`rocm-smi --showtopo`, with or without `--showproductname`; `amd-smi topology`, with or without `amd-smi static`."""
 
 import re
 
-from topologies.importers.devices import device_of_name
+from topologies.importers.devices import device_of_name, device_of_pci, known_device
 from topologies.importers.facts import Fact, Facts, Text
 from topologies.importers.neighbours import scale_up_links
 
 KIND = "rocm-smi"
-_TITLE = re.compile(r"=+\s*(.+?)\s*=+$")
-_PRODUCT = re.compile(r"GPU\[\d+\]\s*:\s*Card (?:Series|model):\s*(?P<name>.+)", re.IGNORECASE)
+_TITLE = re.compile(r"=+\s*(.+?)\s*=+$|([A-Z -]+ TABLE):$")
+_LINKS = ("Link Type between two GPUs", "LINK TYPE TABLE")
+_GPU = re.compile(r"GPU\d+|[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]", re.IGNORECASE)
+_SERIES = re.compile(r"(?:GPU\[\d+\]\s*:\s*Card series|MARKET_NAME):\s*(?P<name>.+)", re.IGNORECASE)
+_NUMBER = re.compile(r"(?:GPU\[\d+\]\s*:\s*Card model|DEVICE_ID):\s*(?P<name>0x[0-9a-f]{1,4})\s*$", re.IGNORECASE)
+_MOST = 8
+"""Accelerators of a node as AMD sells them; more are parts of them."""
 
 
 def recognises(text: str) -> bool:
     """Whether a text is what rocm-smi prints of links."""
-    return "Link Type between two GPUs" in text
+    return any(title in text for title in _LINKS)
 
 
 def read(text: Text) -> Facts:
@@ -27,12 +32,33 @@ def read(text: Text) -> Facts:
         facts["links.scale_up.kind"] = text.fact("infinity-fabric", line, "XGMI")
         if joined.domain < len(gpus):
             facts["links.scale_up.domain"] = text.fact(joined.domain, line, "accelerators that XGMI joins")
-    names = {match["name"].strip(): number for number, each in text.lines() if (match := _PRODUCT.match(each.strip()))}
-    if len(names) > 1:
-        text.refuse(max(names.values()), f"{' and '.join(sorted(names))}: the accelerators of a node must be alike")
-    for name, number in names.items():
-        facts["accelerators.device"] = text.fact(device_of_name(name), number, name)
-    return Facts(KIND, text.source, facts, remarks=(joined.remark,) if joined.remark else ())
+    _add_device(text, facts)
+    remarks = [joined.remark] if joined.remark else []
+    if len(gpus) > _MOST:
+        remarks.append(
+            f"{len(gpus)} accelerators: are they partitions (CPX, DPX) of fewer? Each is taken as a whole one"
+        )
+    return Facts(KIND, text.source, facts, remarks=tuple(remarks))
+
+
+def _add_device(text: Text, facts: dict[str, Fact]) -> None:
+    """The device by the name of its series, else by its PCI number. Raises InputError for unequal ones."""
+    said: list[dict[str, int]] = [{}, {}]
+    for number, line in text.lines():
+        for pattern, names in zip((_SERIES, _NUMBER), said, strict=True):
+            if match := pattern.match(line.strip()):
+                names.setdefault(match["name"].strip(), number)
+    for names in said:
+        if len(names) > 1:
+            text.refuse(max(names.values()), f"{' and '.join(sorted(names))}: the accelerators of a node must be alike")
+    series, numbers = said
+    for name, line in series.items():
+        facts["accelerators.device"] = text.fact(device_of_name(name), line, name)
+    if any(known_device(name) for name in series):
+        return
+    for name, line in numbers.items():
+        if device := device_of_pci("1002", name):
+            facts["accelerators.device"] = text.fact(device, line, f"PCI 1002:{name.lower().removeprefix('0x')}")
 
 
 def _matrix(text: Text) -> tuple[int, list[str], list[list[str]]]:
@@ -43,16 +69,16 @@ def _matrix(text: Text) -> tuple[int, list[str], list[list[str]]]:
     for number, line in text.lines():
         words = line.split()
         if match := _TITLE.match(line.strip()):
-            title = match[1]
-        elif title != "Link Type between two GPUs" or not words:
+            title = match[1] or match[2]
+        elif title not in _LINKS or not words:
             continue
         elif not gpus:
             start, gpus = number, words
-            if not all(re.fullmatch(r"GPU\d+", word) for word in gpus):
+            if not all(map(_GPU.fullmatch, gpus)):
                 text.refuse(number, "the header of the link types must name the accelerators: GPU0 GPU1 …")
         elif words[0] in gpus and len(rows) < len(gpus):
             cells = words[1:]
-            if len(cells) != len(gpus) or not set(cells) <= {"0", "XGMI", "PCIE"}:
+            if len(cells) != len(gpus) or not set(cells) <= {"0", "SELF", "XGMI", "PCIE"}:
                 text.refuse(
                     number, f"is no row of {len(gpus)} link types (XGMI, PCIE); paste the whole output", words[0]
                 )

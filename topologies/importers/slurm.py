@@ -23,6 +23,12 @@ _KEYS = {
 }
 
 
+_PROMPT = re.compile(r"\s*(?:\S*@|[$%>]\s|\S*[$%>](?:\s|$))[^=]*$")
+"""A shell's prompt, with the command behind it."""
+_NOTHING = ("", "(null)")
+"""How Slurm writes a list without hosts."""
+
+
 @dataclass(frozen=True)
 class Block:
     """Nodes that Slurm keeps together: those of one NVLink domain or of one leaf."""
@@ -46,6 +52,7 @@ def read(text: Text) -> Facts:
     """The nodes and levels of a topology.conf. Raises InputError with the line."""
     switches: dict[str, Switch] = {}
     blocks: dict[str, Block] = {}
+    remarks: list[str] = []
     for number, line in _statements(text):
         words = _words(text, number, line)
         kind = next(iter(words))
@@ -57,10 +64,13 @@ def read(text: Text) -> Facts:
                 text.refuse(number, f"block {name!r} stands twice, first in line {blocks[name].line}; keep one")
             if "nodes" not in words:
                 text.refuse(number, f"block {name!r} has no Nodes=")
+            if words["nodes"] in _NOTHING:
+                remarks.append(f"block {name} has no nodes, and is left out")
+                continue
             blocks[name] = Block(name, tuple(_hosts(text, number, words["nodes"])), number)
     if switches and blocks:
         text.refuse(min(block.line for block in blocks.values()), "a block in a file of switches; keep one of the two")
-    return facts_of(KIND, text, switches, list(blocks.values()), ())
+    return facts_of(KIND, text, switches, list(blocks.values()), remarks)
 
 
 def facts_of(
@@ -105,6 +115,8 @@ def _statements(text: Text) -> list[tuple[int, str]]:
     found: list[tuple[int, str]] = []
     joins = False
     for number, line in text.lines():
+        if not joins and _PROMPT.match(line):
+            continue
         bare = line.partition("#")[0].rstrip()
         continues = bare.endswith("\\")
         bare = bare.removesuffix("\\")
@@ -121,7 +133,7 @@ def _words(text: Text, number: int, line: str) -> dict[str, str]:
     words: dict[str, str] = {}
     for word in line.split():
         key, equals, value = word.partition("=")
-        if not equals or not value:
+        if not equals or not (value or key.lower() == "nodes"):
             text.refuse(number, f"{word[:40]!r} is not Key=value")
         if key.lower() in words:
             text.refuse(number, f"{key} stands twice in this line; keep one")
@@ -139,7 +151,7 @@ def _add_switch(text: Text, number: int, words: dict[str, str], switches: dict[s
     name = words["switchname"]
     if name in switches:
         text.refuse(number, f"switch {name!r} stands twice, first in line {switches[name].line}; keep one")
-    if "switches" not in words and "nodes" not in words:
+    if "switches" not in words and words.get("nodes", "") in _NOTHING:
         text.refuse(number, f"switch {name!r} has neither Switches= nor Nodes=")
     below = tuple(_hosts(text, number, words["switches"])) if "switches" in words else ()
     # scontrol lists below a switch all nodes that it reaches; those of the switches below it are theirs

@@ -3,7 +3,7 @@
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from topologies.importers.facts import Level
 
@@ -68,6 +68,12 @@ def shape(graph: SwitchGraph) -> NetworkShape:
     for pod in pods:
         alike[pod.cards, pod.bytes_per_s] += pod.nodes
     pods.sort(key=lambda pod: (-alike[pod.cards, pod.bytes_per_s], pod.cards, order[min(pod.leaves)]))
+    nodes = Counter[int]()
+    for pod in pods:
+        nodes[pod.cards] += pod.nodes
+    if len(nodes) > 1:
+        listed = ", ".join(f"{count} nodes with {cards} cards" for cards, count in sorted(nodes.items()))
+        remarks.append(f"{listed}: a leaf that the output lacks takes a card from each of its nodes")
     spread = [pod for pod in pods if len(pod.leaves) > 1 and pod.cards > 1]
     rails = sum(pod.nodes for pod in spread) * 2 > sum(pod.nodes for pod in pods)
     if rails and any(len(pod.leaves) != pod.cards for pod in pods):
@@ -193,7 +199,7 @@ def _level(
         remarks.append(f"{name}: {sizes[0]} to {sizes[-1]} nodes together; taken as {nodes}, the most frequent")
     ratios = {switch: down[switch] / rate for switch, rate in up.items() if rate}
     if not ratios:
-        remarks.append(f"{name}: no cables to switches above it; taken as joined at full speed")
+        remarks.append(f"{name}: no cables of known speed to switches above it; taken as joined at full speed")
         return Level(name, nodes)
     worst = max(sorted(ratios), key=lambda switch: ratios[switch])
     value = max(1.0, round(ratios[worst], 4))
@@ -202,12 +208,20 @@ def _level(
 
 
 def _widening(levels: Sequence[Level]) -> tuple[Level, ...]:
-    """The levels with nodes rounded so that each holds whole ones of the level below."""
+    """The levels with nodes rounded so that each holds whole ones of the level below.
+
+    Two that hold the same nodes are one, through which as much passes as through both.
+    """
     kept: list[Level] = []
     for level in levels:
-        if kept:
-            below = kept[-1].nodes
-            factor = max(2, round(level.nodes / below))
-            level = Level(level.name, below * factor, level.oversubscription, level.latency, level.words)
-        kept.append(level)
+        below = kept[-1] if kept else None
+        factor = round(level.nodes / below.nodes) if below else 1
+        if below is None:
+            kept.append(level)
+        elif factor > 1:
+            kept.append(replace(level, nodes=below.nodes * factor))
+        else:
+            together = (below.oversubscription or 1.0) * (level.oversubscription or 1.0)
+            words = f"{below.name}: {below.words}; {level.name}: {level.words}"
+            kept[-1] = replace(below, oversubscription=round(together, 4), words=words)
     return tuple(kept)

@@ -54,7 +54,7 @@ def shape(switches: Mapping[str, Switch]) -> TreeShape:
     for height in range(max(heights.values(), default=-1) + 1):
         there = [sizes[name] for name in order if heights[name] == height and sizes[name]]
         if there and not (len(there) == 1 and there[0] == len(hosts)):
-            levels.append(_level(height, there, levels, remarks))
+            _add_level(height, there, levels, remarks)
     return TreeShape(tuple(hosts), tuple(levels), tuple(remarks))
 
 
@@ -71,15 +71,18 @@ def _roots(switches: Mapping[str, Switch]) -> list[str]:
     return [name for name in switches if name not in above]
 
 
-def _level(height: int, sizes: Sequence[int], below: Sequence[Level], remarks: list[str]) -> Level:
-    """A level whose switches have so many nodes each."""
+def _add_level(height: int, sizes: Sequence[int], levels: list[Level], remarks: list[str]) -> None:
+    """Add the level whose switches have so many nodes each, unless they are those of the level below."""
     nodes = Counter(sizes).most_common(1)[0][0]
     if len(set(sizes)) > 1:
         remarks.append(f"switches of {min(sizes)} to {max(sizes)} nodes; taken as {nodes}, the most frequent")
-    if below:
-        nodes = below[-1].nodes * max(2, round(nodes / below[-1].nodes))
+    if levels:
+        factor = round(nodes / levels[-1].nodes)
+        if factor < 2:
+            return
+        nodes = levels[-1].nodes * factor
     name = "leaf" if height == 0 else "spine" if height == 1 else f"level-{height}"
-    return Level(name, nodes, words=f"{len(sizes)} switches")
+    levels.append(Level(name, nodes, words=f"{len(sizes)} switches"))
 
 
 def _below(switches: Mapping[str, Switch], root: str) -> Sequence[str]:

@@ -61,7 +61,7 @@ def parse(text: Text) -> Element:
     parser.EndElementHandler = end
     parser.EntityDeclHandler = forbid
     try:
-        parser.Parse(text.text, True)
+        parser.Parse(_document(text.text), True)
     except expat.ExpatError as error:
         text.refuse(error.lineno, f"is not valid XML: {expat.ErrorString(error.code)}; paste the whole file")
     except _ForbiddenError as error:
@@ -69,3 +69,9 @@ def parse(text: Text) -> Element:
     except (UnicodeEncodeError, ValueError):
         text.refuse(1, "is not valid XML: it holds characters that are no text")
     return top.children[0]
+
+
+def _document(text: str) -> str:
+    """The XML in a text, without what a shell printed around it; its lines keep their numbers."""
+    before, begin, rest = text.partition("<")
+    return "\n" * before.count("\n") + begin + rest[: rest.rfind(">") + 1] if begin else text
