@@ -27,6 +27,8 @@ class Device:
     nvlink: str | None = None
     link_bytes_per_s: float | None = None
     """Of one of its links, where its generation's is another."""
+    links: int | None = None
+    """How many it has, where its generation has others."""
 
 
 _NVIDIA = "10de"
@@ -51,7 +53,8 @@ DEVICES = (
     Device("H100-SXM5-80GB", ("10de:2330",), r"H100 80GB HBM3|H100 SXM5.*|H100-SXM5?-80GB", "nvlink4"),
     Device("H100-PCIE-80GB", ("10de:2331",), r"H100 PCIe|H100-PCIE-80GB", "nvlink4"),
     Device("H100-NVL-94GB", ("10de:2321",), r"H100 NVL", "nvlink4"),
-    Device("H20-96GB", ("10de:2329",), r"H20", "nvlink4"),
+    Device("H20-SXM-96GB", ("10de:2329",), r"H20|H20-96GB", "nvlink4"),
+    Device("H800-SXM5-80GB", ("10de:2324",), r"H800", "nvlink4", links=8),
     Device("H200-SXM-141GB", ("10de:2335",), r"H200|H200 SXM.*", "nvlink4"),
     Device("H200-NVL-141GB", ("10de:233b",), r"H200 NVL", "nvlink4"),
     Device("GH200", ("10de:2342",), r"GH200.*", "nvlink4"),
@@ -98,7 +101,7 @@ def nvlink_of(device: str | None) -> tuple[str, int, float] | None:
     if known is None or known.nvlink is None:
         return None
     most, rate = NVLINK_RATES[known.nvlink]
-    return known.nvlink, most, known.link_bytes_per_s or rate
+    return known.nvlink, known.links or most, known.link_bytes_per_s or rate
 
 
 def is_accelerator(pci_class: str, vendor: str = "") -> bool:

@@ -52,13 +52,13 @@ def _add_device(text: Text, facts: dict[str, Fact]) -> None:
         if len(names) > 1:
             text.refuse(max(names.values()), f"{' and '.join(sorted(names))}: the accelerators of a node must be alike")
     series, numbers = said
-    for name, line in series.items():
-        facts["accelerators.device"] = text.fact(device_of_name(name), line, name)
+    for name, number in series.items():
+        facts["accelerators.device"] = text.fact(device_of_name(name), number, name)
     if any(known_device(name) for name in series):
         return
-    for name, line in numbers.items():
+    for name, number in numbers.items():
         if device := device_of_pci("1002", name):
-            facts["accelerators.device"] = text.fact(device, line, f"PCI 1002:{name.lower().removeprefix('0x')}")
+            facts["accelerators.device"] = text.fact(device, number, f"PCI 1002:{name.lower().removeprefix('0x')}")
 
 
 def _matrix(text: Text) -> tuple[int, list[str], list[list[str]]]:

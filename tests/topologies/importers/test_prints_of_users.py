@@ -4,6 +4,8 @@ import pytest
 
 from tests.topologies.importers.dumps import HGX, HWLOC, NCCL, ROCM, SLURM_BLOCKS, SLURM_TREE, fabric, matrix, query
 from topologies.errors import InputError
+from topologies.importers.devices import DEVICES
+from topologies.loading import TOPOLOGIES, load_topology
 
 H200 = query("NVIDIA H200", 143771, 8)
 LISTED = "".join(f"GPU {number}: NVIDIA H200 (UUID: GPU-{number})\n" for number in range(8))
@@ -197,6 +199,15 @@ def test_amd_smi(import_):
     (group,) = import_(text).topology.nodes
     assert (group.accelerators.count, group.accelerators.device) == (2, "MI355X-288GB")
     assert group.links.scale_up.kind == "infinity-fabric"
+
+
+def test_every_accelerator_of_the_catalog_is_known(import_):
+    """By the name that a query prints; H800 has 8 links, also where three of a switch are seen."""
+    catalog = {group.accelerators.device for name in TOPOLOGIES.names() for group in load_topology(name).nodes}
+    assert catalog - {device.name for device in DEVICES} == {"CPU"}
+    rows = [" ".join("X" if i == j else "NV8" for j in range(3)) for i in range(3)]
+    (group,) = import_(matrix(rows, 3), query("NVIDIA H800", 81559, 3)).topology.nodes
+    assert (group.accelerators.device, group.links.scale_up.bandwidth) == ("H800-SXM5-80GB", 200e9)
 
 
 def test_what_is_of_no_format_says_where_to_begin(import_):
