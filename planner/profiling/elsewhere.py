@@ -8,6 +8,7 @@ import numpy as np
 
 from planner.profiling.curves import rows_by_reads
 from planner.profiling.queries import COLUMNS, LARGEST, LEAST, LENGTH, READS, STATISTICS
+from planner.profiling.sources.files import UNREADABLE, opened, plain_name
 from planner.profiling.statistics import NO_BATCH, TableStatistics
 from planner.profiling.tallies import Tally
 from topologies.errors import Fault, InputError
@@ -20,7 +21,7 @@ FREQUENT, DISTINCT = ".frequent", ".hll"
 
 def is_query_result(file: Path) -> bool:
     """Whether a file is the result of our query."""
-    if not file.name.removesuffix(".gz").endswith((".csv", ".parquet")):
+    if not plain_name(file).endswith((".csv", ".parquet")):
         return False
     try:
         names = _frame(file, rows=1).columns
@@ -92,10 +93,17 @@ def _frame(file: Path, rows: int | None = None) -> Any:
     import pyarrow
 
     try:
-        frame = pd.read_parquet(file) if file.suffix == ".parquet" else pd.read_csv(file, nrows=rows)
-    except (OSError, ValueError, pyarrow.ArrowException) as error:
+        frame = pd.read_parquet(file) if file.suffix == ".parquet" else _csv(file, rows)
+    except (*UNREADABLE, ValueError, pyarrow.ArrowException) as error:
         raise InputError.at(str(file), f"cannot be read: {' '.join(str(error).split())}") from None
     return frame
+
+
+def _csv(file: Path, rows: int | None) -> Any:
+    import pandas as pd
+
+    with opened(file) as stream:
+        return pd.read_csv(stream, nrows=rows)
 
 
 def of_categories(files: Sequence[Path]) -> dict[str, TableStatistics]:

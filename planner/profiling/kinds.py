@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from planner.profiling import elsewhere, stated
+from planner.profiling.sources.files import plain_name
 from planner.profiling.sources.parquet import ParquetSource
 from planner.profiling.sources.source import Source
 from planner.profiling.sources.text import CRITEO, TextSource, first_line
@@ -45,8 +46,9 @@ def kind_of(files: Sequence[Path]) -> str:
 
 
 def _kind(file: Path) -> str:
-    suffix = Path(file.name.removesuffix(".gz")).suffix.lower()
-    if suffix not in SUFFIXES and not file.name.removesuffix(".gz").startswith("day_"):
+    name = plain_name(file)
+    suffix = Path(name).suffix.lower()
+    if suffix not in SUFFIXES and not name.startswith("day_"):
         known = ", ".join(SUFFIXES)
         raise InputError.at(
             str(file), f"does not tell by its name what it holds; known are {known}; name one with --kind"
@@ -79,7 +81,12 @@ def opened(
         return TorchSource(tuple(files), columns)
     if kind == CRITEO_LOG:
         return TextSource(tuple(files), columns or CRITEO[14:], CRITEO, "\t", None)
-    delimiter = "\t" if "\t" in first_line(files[0]) else ","
+    head = first_line(files[0])
+    if not head:
+        raise InputError.at(
+            str(files[0]), "begins with an empty line, where the names of columns are", line=1, column=1
+        )
+    delimiter = "\t" if "\t" in head else ","
     source = TextSource(tuple(files), columns or (), None, delimiter, separator, words)
     if columns is None:
         message = f"does not say which of its columns hold ids; name them with --columns: {', '.join(source.names)}"

@@ -119,6 +119,8 @@ def measured(
     else:
         rows, basis = distinct, "distinct ids"
         warnings["ids are no row numbers: rows are the distinct ids seen; state how many there are"] = f"{rows:,}"
+    if statistics.are_numbers and -HASHED < statistics.least < 0:
+        warnings["ids below 0 are counted as ids; leave out what pads the lists"] = f"{statistics.least:,}"
     if (error := steepness(rows_read)) > STEEP:
         warnings[SHORT] = f"{error:.0%}"
     if statistics.lengths is not None and not statistics.batches.batches:

@@ -26,6 +26,13 @@ def is_id(kind: "pa.DataType") -> bool:
     return bool(types.is_integer(kind) or types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind))
 
 
+def is_whole(kind: "pa.DataType") -> bool:
+    """Whether values of a type are whole numbers."""
+    import pyarrow.types as types
+
+    return is_whole(kind.value_type) if types.is_dictionary(kind) else bool(types.is_integer(kind))
+
+
 def lists_of(column: Any) -> Lists:
     """A column of lists, or of one id for each sample; where a sample or an id is missing, it has none."""
     import pyarrow.compute as pc

@@ -1,14 +1,25 @@
 """The files of a data set: those that are named, those in folders and those that a pattern matches."""
 
+import bz2
+import gzip
 import hashlib
+import io
+import zlib
 from collections.abc import Iterable, Sequence
 from glob import has_magic, iglob
 from pathlib import Path
+from typing import IO, Any, cast
 
 from topologies.errors import Fault, InputError
 
 HIDDEN = (".", "_")
 """How files begin that Spark and others leave beside the data."""
+
+COMPRESSED = (".gz", ".bz2", ".zst")
+"""How compressed text files end; each is read as a whole."""
+BUFFER_BYTES = 8 << 20
+UNREADABLE = (OSError, EOFError, zlib.error)
+"""What reading raises for files that are not there, cut off or damaged."""
 
 
 def data_files(given: Sequence[str]) -> list[Path]:
@@ -39,3 +50,21 @@ def fingerprint_of(files: Iterable[Path], *rest: object) -> str:
     """A hash of the names, sizes and times of files, and of what else decides how they are read."""
     words = [f"{file.resolve()} {file.stat().st_size} {file.stat().st_mtime_ns}" for file in files]
     return hashlib.sha256("\n".join([*words, *map(repr, rest)]).encode()).hexdigest()
+
+
+def plain_name(file: Path) -> str:
+    """The name of a file as it would be without compression."""
+    return file.stem if file.suffix in COMPRESSED else file.name
+
+
+def opened(file: Path) -> IO[bytes]:
+    """The bytes of a text file, compressed or not. Raises one of `UNREADABLE`."""
+    if file.suffix == ".gz":
+        return cast("IO[bytes]", gzip.open(file))
+    if file.suffix == ".bz2":
+        return cast("IO[bytes]", bz2.open(file))
+    if file.suffix == ".zst":
+        import pyarrow as pa
+
+        return io.BufferedReader(cast("Any", pa.input_stream(str(file), compression="zstd")), BUFFER_BYTES)
+    return file.open("rb", buffering=BUFFER_BYTES)

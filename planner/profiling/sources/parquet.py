@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.profiling.lists import Lists
-from planner.profiling.sources.columns import is_id, is_list, lists_of
+from planner.profiling.sources.columns import is_id, is_list, is_whole, lists_of
 from planner.profiling.sources.files import fingerprint_of
 from planner.profiling.sources.source import Task
 from topologies.documents import did_you_mean
@@ -16,6 +16,9 @@ from topologies.sentences import counted
 
 PIECE = 1 << 14
 """Samples that are decoded together: little memory, used again and again, takes the system less time than much."""
+
+SHOWN = 4
+NO_IDS = "ids are whole numbers or words: cast it, flatten lists of lists, or leave it out"
 
 
 @dataclass(frozen=True)
@@ -51,18 +54,17 @@ class ParquetSource:
         if self.columns is None:
             found = tuple(n for n, kind in kinds.items() if is_list(kind) and is_id(kind.value_type))
             if not found:
-                message = (
-                    f"has no column of lists of ids; name the columns that hold ids with --columns:"
-                    f" {', '.join(n for n, kind in kinds.items() if is_id(kind)) or 'none does'}"
-                )
-                raise InputError.at(source, message)
+                single = ", ".join(n for n, kind in kinds.items() if is_id(kind))
+                held = ", ".join(f"{name} {kind}" for name, kind in list(kinds.items())[:SHOWN])
+                remedy = f"; name those with an id each with --columns: {single}" if single else f", but {held}"
+                raise InputError.at(source, f"has no column of lists of whole numbers or words{remedy}")
             return found
         faults = []
         for name in self.columns:
             if name not in kinds:
                 faults.append(Fault(source, 0, 0, name, f"there is no such column{did_you_mean(name, list(kinds))}"))
             elif not is_id(kinds[name].value_type if is_list(kinds[name]) else kinds[name]):
-                faults.append(Fault(source, 0, 0, name, f"holds {kinds[name]}, which are no ids; leave it out"))
+                faults.append(Fault(source, 0, 0, name, f"holds {kinds[name]}; {NO_IDS}"))
         if faults:
             raise InputError(faults)
         return self.columns
@@ -73,10 +75,7 @@ class ParquetSource:
 
     def is_whole(self, feature: str) -> bool:
         """Whether the ids of a feature are whole numbers."""
-        import pyarrow.types as types
-
-        kind = self._schema.field(feature).type
-        return bool(types.is_integer(kind.value_type if is_list(kind) else kind))
+        return is_whole(_id_kind(self._schema.field(feature).type))
 
     @property
     def left_out(self) -> tuple[str, ...]:
@@ -97,6 +96,13 @@ class ParquetSource:
                 missing = [name for name in self.features if name not in file.schema_arrow.names]
                 if missing:
                     faults.append(Fault(str(path), 0, 0, missing[0], f"lacks {_columns(missing)} of {self.files[0]}"))
+                    continue
+                kinds = {name: _id_kind(file.schema_arrow.field(name).type) for name in self.features}
+                if others := [name for name in self.features if is_whole(kinds[name]) != self.is_whole(name)]:
+                    message = (
+                        f"holds {kinds[others[0]]}, and {self.files[0]} holds another kind of ids: write them alike"
+                    )
+                    faults.append(Fault(str(path), 0, 0, others[0], message))
                     continue
                 # Not what a column holds: of damaged files the library ends the process when it is asked for that.
                 sizes = [file.metadata.row_group(number).num_rows for number in range(file.num_row_groups)]
@@ -135,6 +141,10 @@ class ParquetSource:
             cause = " ".join(str(error).split())
             message = f"cannot be read in its row group {group.number}: {cause}"
             raise InputError.at(str(group.file), message, path=column) from None
+
+
+def _id_kind(kind: Any) -> Any:
+    return kind.value_type if is_list(kind) else kind
 
 
 def _columns(names: Sequence[str]) -> str:

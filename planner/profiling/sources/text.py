@@ -1,25 +1,24 @@
 """Text files of samples: CSV with a header, and Criteo's logs. Each file, or part of a large one, is a chunk."""
 
-import gzip
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from planner.profiling.lists import Lists
+from planner.profiling.sources.cells import lists_in, refuse_what_is_no_id
 from planner.profiling.sources.columns import lists_of
-from planner.profiling.sources.files import fingerprint_of
+from planner.profiling.sources.files import BUFFER_BYTES, COMPRESSED, UNREADABLE, fingerprint_of, opened
 from planner.profiling.sources.source import Task
 from topologies.documents import did_you_mean
 from topologies.errors import Fault, InputError
 
 PART_BYTES = 64 << 20
-PIECE_BYTES = 8 << 20
+PIECE_BYTES = BUFFER_BYTES
 LONGEST_LINE = 1 << 20
 CRITEO = ("label", *(f"I{k}" for k in range(1, 14)), *(f"C{k}" for k in range(1, 27)))
 """Columns of Criteo's logs (Kaggle display advertising challenge, Terabyte click logs), which have no header."""
-COMPRESSED = ".gz"
 
 
 @dataclass(frozen=True)
@@ -91,7 +90,7 @@ class TextSource:
         parts = []
         for file in self.files:
             size = file.stat().st_size
-            step = size if file.suffix == COMPRESSED else PART_BYTES
+            step = size if file.suffix in COMPRESSED else PART_BYTES
             parts += [Part(file, start, min(start + step, size)) for start in range(0, size, max(step, 1))]
         return parts
 
@@ -121,7 +120,7 @@ class TextSource:
 
     @cached_property
     def _of_words(self) -> frozenset[str]:
-        """Features whose ids are words, as the first lines show; those of Criteo's logs are."""
+        """Features whose ids are words, as the first lines show; those of Criteo's logs are. Raises InputError."""
         import pyarrow as pa
 
         if self.header is CRITEO or not self._parts:
@@ -132,6 +131,9 @@ class TextSource:
                 try:
                     self._cells(piece.column(name), as_words=False)
                 except pa.ArrowInvalid:
+                    if name not in self.words:
+                        cells = self._cells(piece.column(name), as_words=True)
+                        refuse_what_is_no_id(cells, name, str(self._parts[0].file))
                     found.add(name)
             break
         return frozenset(found)
@@ -144,7 +146,7 @@ class TextSource:
         cells = column.combine_chunks()
         if self.list_delimiter is None:
             return cells if as_words else pc.cast(cells, pa.int64())
-        lists = pc.split_pattern(cells, self.list_delimiter)
+        lists = lists_in(cells, self.list_delimiter)
         return lists if as_words else pc.cast(lists, pa.list_(pa.int64()))
 
     def _pieces(self, part: Part, columns: tuple[str, ...]) -> Iterator[Any]:
@@ -152,7 +154,11 @@ class TextSource:
         from pyarrow import csv
 
         read = csv.ReadOptions(column_names=list(self.names), block_size=PIECE_BYTES, use_threads=False)
-        parse = csv.ParseOptions(delimiter=self.delimiter, quote_char=False if self.header else '"')
+        parse = csv.ParseOptions(
+            delimiter=self.delimiter,
+            quote_char=False if self.header else '"',
+            ignore_empty_lines=len(self.names) > 1,  # of one column they are samples without ids
+        )
         convert = csv.ConvertOptions(
             include_columns=list(dict.fromkeys(columns)),
             column_types={name: pa.string() for name in columns},
@@ -172,8 +178,8 @@ class TextSource:
     def _blocks(self, part: Part) -> Iterator[bytes]:
         """Whole lines of a part, without the header; a line belongs to the part in which it begins."""
         try:
-            with _opened(part.file) as stream:
-                if part.file.suffix != COMPRESSED:
+            with opened(part.file) as stream:
+                if part.file.suffix not in COMPRESSED:
                     if part.start:
                         stream.seek(part.start - 1)
                         stream.readline()
@@ -182,7 +188,7 @@ class TextSource:
                     left = None
                 if part.start == 0 and self.header is None:
                     left = None if left is None else left - len(stream.readline())
-                    if part.file.suffix == COMPRESSED:
+                    if part.file.suffix in COMPRESSED:
                         stream.readline()
                 while left is None or left > 0:
                     block = stream.read(PIECE_BYTES if left is None else min(PIECE_BYTES, left))
@@ -191,18 +197,14 @@ class TextSource:
                     block += stream.readline() if not block.endswith(b"\n") else b""
                     left = None if left is None else left - len(block)
                     yield block
-        except (OSError, EOFError) as error:
+        except UNREADABLE as error:
             raise InputError.at(str(part.file), f"cannot be read: {error}") from None
 
 
 def first_line(file: Path) -> str:
     """The first line of a text file, compressed or not. Raises InputError."""
     try:
-        with _opened(file) as stream:
+        with opened(file) as stream:
             return stream.readline(LONGEST_LINE).decode("utf-8-sig", "replace").strip("\r\n")
-    except (OSError, EOFError) as error:
+    except UNREADABLE as error:
         raise InputError.at(str(file), f"cannot be read: {error}") from None
-
-
-def _opened(file: Path) -> IO[bytes]:
-    return gzip.open(file) if file.suffix == COMPRESSED else file.open("rb", buffering=PIECE_BYTES)  # type: ignore[return-value]

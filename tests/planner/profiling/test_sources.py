@@ -84,10 +84,11 @@ def test_single_ids_are_read_where_they_are_named(tmp_path: Path) -> None:
     path = write(tmp_path / "a.parquet", {"_user": [5, None, 7], "_age": [0.5, 1.0, 2.0]})
     assert read(ParquetSource((path,), ("_user",)), "_user") == [[5], [], [7]]
     with pytest.raises(
-        InputError, match="no column of lists of ids; name the columns that hold ids with --columns: _user"
+        InputError,
+        match="no column of lists of whole numbers or words; name those with an id each with --columns: _user",
     ):
         _ = ParquetSource((path,)).features
-    with pytest.raises(InputError, match="holds double, which are no ids"):
+    with pytest.raises(InputError, match="holds double; ids are whole numbers or words"):
         _ = ParquetSource((path,), ("_age",)).features
     with pytest.raises(InputError, match="did you mean '_user'"):
         _ = ParquetSource((path,), ("_usr",)).features
@@ -175,3 +176,76 @@ def test_places_without_files(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="there is no such file") as error:
         data_files([str(tmp_path / "no"), str(tmp_path / "*.parquet"), str(tmp_path)])
     assert len(error.value.faults) == 3
+
+
+@pytest.mark.parametrize(
+    ("cells", "separator", "lists"),
+    [
+        (["1|2", "3", "", "2||1|"], "|", [[1, 2], [3], [], [2, 1]]),
+        (['"[1, 2]"', '"[3]"', '"[]"', '"[2, 1]"'], ",", [[1, 2], [3], [], [2, 1]]),
+        (["[1  2]", "[3]", "[]", "[ 2 1]"], " ", [[1, 2], [3], [], [2, 1]]),
+    ],
+)
+def test_lists_in_cells(tmp_path: Path, cells: list[str], separator: str, lists: list[list[int]]) -> None:
+    """As pandas and numpy print them, too: brackets, spaces and what is missing are no ids."""
+    (tmp_path / "t.csv").write_text("a\n" + "".join(f"{cell}\n" for cell in cells) + '"1"\n')
+    assert read(kinds.opened([tmp_path / "t.csv"], kinds.CSV, ("a",), (), separator), "a") == [*lists, [1]]
+
+
+@pytest.mark.parametrize(
+    ("cell", "separator", "words"),
+    [
+        ("1|2|3", None, "holds '1|2|3': name what separates"),
+        ('"[1, 2]"', None, "holds '[1, 2]': name what separates"),
+        ("1;2", "|", "holds '1;2': name what separates"),
+        ("12.0", None, "write them without a fraction"),
+        ("7|12.0", "|", "write them without a fraction"),
+    ],
+)
+def test_cells_that_are_no_ids_are_refused(tmp_path: Path, cell: str, separator: str | None, words: str) -> None:
+    """Each would be counted as a word of its own; named with --words, it is."""
+    (tmp_path / "t.csv").write_text("a\n" + f"{cell}\n" * 3)
+    source = kinds.opened([tmp_path / "t.csv"], kinds.CSV, ("a",), (), separator)
+    if cell == "7|12.0":
+        (tmp_path / "t.csv").write_text("a\n" + "7.0|12.0\n" * 3)
+    with pytest.raises(InputError) as refused:
+        read(source, "a")
+    assert words in str(refused.value)
+    assert read(kinds.opened([tmp_path / "t.csv"], kinds.CSV, ("a",), ("a",), separator), "a")
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".bz2", ".zst"])
+def test_compressed_text(tmp_path: Path, suffix: str) -> None:
+    """The same ids; cut off or damaged it is refused."""
+    text = b"a,b\n" + b"".join(b"%d|%d,1\n" % (number * 7919 % 997, number) for number in range(5_000))
+    path = tmp_path / f"t.csv{suffix}"
+    with pa.output_stream(str(path), compression={".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}[suffix]) as stream:
+        stream.write(text)
+    (tmp_path / "t.csv").write_bytes(text)
+    assert kinds.kind_of([path]) == kinds.CSV
+    plain = read(kinds.opened([tmp_path / "t.csv"], kinds.CSV, ("a",), (), "|"), "a")
+    assert read(kinds.opened([path], kinds.CSV, ("a",), (), "|"), "a") == plain
+    whole = path.read_bytes()
+    damaged = bytearray(whole)
+    damaged[len(whole) // 2 : len(whole) // 2 + 64] = bytes(64)
+    for content in (whole[: len(whole) // 2], bytes(damaged), b""):
+        path.write_bytes(content)
+        with pytest.raises(InputError, match=r"t\.csv"):
+            read(kinds.opened([path], kinds.kind_of([path]), ("a",), (), "|"), "a")
+
+
+def test_one_kind_of_ids_in_a_column(tmp_path: Path) -> None:
+    """Numbers in one file and words in another would be ids of their own."""
+    write(tmp_path / "a.parquet", {"f": [[1], [2]]})
+    write(tmp_path / "b.parquet", {"f": [["1"], ["2"]]}, pa.list_(pa.string()))
+    with pytest.raises(InputError, match=r"b\.parquet: f: holds string, and .*a\.parquet holds another kind of ids"):
+        ParquetSource(tuple(data_files([str(tmp_path)]))).tasks()
+
+
+def test_columns_that_hold_no_ids_are_named(tmp_path: Path) -> None:
+    """With what they hold."""
+    write(tmp_path / "a.parquet", {"f": [[[1]], [[2]]]}, pa.list_(LISTS))
+    with pytest.raises(InputError, match=r"no column of lists of whole numbers or words, but f list"):
+        ParquetSource((tmp_path / "a.parquet",)).tasks()
+    with pytest.raises(InputError, match="flatten lists of lists"):
+        ParquetSource((tmp_path / "a.parquet",), ("f",)).tasks()
