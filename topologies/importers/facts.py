@@ -96,13 +96,17 @@ class Text:
 
 
 def read_text(path: Path) -> Text:
-    """The text of a file. Raises InputError if it cannot be read, is not UTF-8 or holds nothing."""
+    """The text of a file. Raises InputError if it cannot be read, is not UTF-8 or holds nothing.
+
+    PowerShell writes what a command prints as UTF-16, with a mark.
+    """
     try:
-        text = note(path).read_text(encoding="utf-8-sig")
+        content = note(path).read_bytes()
+        text = content.decode("utf-16" if content.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig")
     except OSError as error:
         raise InputError.at(str(path), f"cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
-        line = error.object[: error.start].count(b"\n") + 1
+        line = content[: error.start].count(b"\n") + 1
         raise InputError.at(str(path), "is not UTF-8 text", line=line, column=1) from None
     if not text.strip():
         raise InputError.at(str(path), "is empty; paste the whole output", line=1, column=1)

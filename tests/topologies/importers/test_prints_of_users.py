@@ -5,6 +5,7 @@ import pytest
 from tests.topologies.importers.dumps import HGX, HWLOC, NCCL, ROCM, SLURM_BLOCKS, SLURM_TREE, fabric, matrix, query
 from topologies.errors import InputError
 from topologies.importers.devices import DEVICES
+from topologies.importers.imported import imported
 from topologies.loading import TOPOLOGIES, load_topology
 
 H200 = query("NVIDIA H200", 143771, 8)
@@ -208,6 +209,12 @@ def test_every_accelerator_of_the_catalog_is_known(import_):
     rows = [" ".join("X" if i == j else "NV8" for j in range(3)) for i in range(3)]
     (group,) = import_(matrix(rows, 3), query("NVIDIA H800", 81559, 3)).topology.nodes
     assert (group.accelerators.device, group.links.scale_up.bandwidth) == ("H800-SXM5-80GB", 200e9)
+
+
+def test_text_of_powershell(tmp_path):
+    """It writes what `ssh node nvidia-smi …` prints as UTF-16."""
+    (tmp_path / "x").write_bytes(H200.encode("utf-16"))
+    assert imported([tmp_path / "x"], "c").topology.nodes[0].accelerators.count == 8
 
 
 def test_what_is_of_no_format_says_where_to_begin(import_):
