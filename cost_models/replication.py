@@ -129,11 +129,13 @@ def uplink_slowdown(topology: Topology, group_of_rank: Ints, card_bytes_per_s: F
     of_rank = np.array([nics.count * nics.bandwidth if nics else np.inf for nics in lines])[kind]
     of_rank = of_rank / np.bincount(node)[node]
     card_ranks = np.bincount(np.maximum(fabric.nic_of_rank, 0))[np.maximum(fabric.nic_of_rank, 0)]
+    narrowing = 1.0  # of all switches on the way up
     for level, switches in enumerate(network.levels):
+        narrowing *= switches.oversubscription
         if switches.oversubscription <= 1 or switches.nodes >= topology.node_count:
             continue
         switch = fabric.switch_of_node[level][node]
-        rate = np.bincount(switch, weights=of_rank)[switch] / switches.oversubscription
+        rate = np.bincount(switch, weights=of_rank)[switch] / narrowing
         outside = np.maximum(_members(group_of_rank) - _members(group_of_rank, switch), 0)
         share = np.minimum(outside / np.maximum(beyond, 1), 1.0)
         seconds = np.bincount(switch, weights=share * card_bytes_per_s[kind] / rate)[switch] / card_ranks

@@ -318,12 +318,14 @@ class Schedule:
         uplinks: list[Uplink] = []
         if not _leaves_domains(self._kinds):
             return ()
+        narrowing = 1.0  # of all switches on the way up: a level's oversubscription is that of what reaches it
         for level, switches in enumerate(self._topology.network.levels):
+            narrowing *= switches.oversubscription
             if switches.oversubscription <= 1 or switches.nodes >= self._topology.node_count:
                 continue
             switch = np.asarray(self.fabric.switch_of_node[level])
             below = np.bincount(switch, weights=ranks)[switch]
-            rate = np.bincount(switch, weights=card_rate)[switch] / switches.oversubscription
+            rate = np.bincount(switch, weights=card_rate)[switch] / narrowing
             factor = np.zeros(len(groups))
             for k, kind in enumerate(self._kinds):
                 outside = kind.world_size - np.maximum(below, kind.domain_ranks)

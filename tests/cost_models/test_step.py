@@ -23,6 +23,7 @@ from planner.problem.load_state import load_state
 from planner.problem.placement import Placement
 from tests.oracles.instances import Instance, node_group, tiny_instance, topology, workload
 from tests.oracles.placements import random_placement
+from topologies.fabric import Fabric
 
 SEEDS = range(40)
 TABLES = [{"rows": 10_000, "dim": 64}]
@@ -180,6 +181,26 @@ def test_an_oversubscribed_uplink_takes_as_much_longer_as_it_is_oversubscribed()
     seconds = {(model.stages[c.stage], str(c.resource)): costs.fixed[0, i] for i, c in enumerate(model.columns)}
     card, uplink = seconds["output_dist", "nic_out"], seconds["output_dist", "uplink0_out"]
     assert 2 * uplink == pytest.approx(4 * card * plain.kinds[0].nic_all_to_all / 25e9)
+
+
+def test_oversubscription_adds_up_over_levels() -> None:
+    """What leaves a spine has passed its leaves: 4:1 below 3:1 are a twelfth of the cards, as Fabric says; so is 12:1
+    above leaves that let all through."""
+
+    def pair(leaf: float, spine: float) -> StepModel:
+        return StepModel(topology(node_group("a", nodes=8), levels=[(1, leaf), (2, spine)]), workload(TABLES))
+
+    one = np.zeros(1, dtype=np.int64)
+    blocks = Blocks(one, one + 3, one, one + 64, np.zeros(1))  # row_wise: all ranks send alike
+
+    def spine_s(model: StepModel) -> float:
+        fixed = model.block_costs(blocks, 0).fixed[0]
+        return next(float(s) for s, c in zip(fixed, model.columns, strict=True)
+                    if (model.stages[c.stage], str(c.resource)) == ("output_dist", "uplink1_out"))  # fmt: skip
+
+    both, above = pair(4.0, 3.0), pair(1.0, 12.0)
+    assert spine_s(both) == pytest.approx(spine_s(above))
+    assert Fabric(both.topology).switch_bytes_per_s[1] == pytest.approx(Fabric(above.topology).switch_bytes_per_s[1])
 
 
 def test_one_rank_waits_for_nobody() -> None:

@@ -98,10 +98,16 @@ def node_group(
     }
 
 
-def topology(*groups: dict[str, object], oversubscription: float = 1.0) -> Topology:
-    """A cluster of these groups; above 1, every node has an oversubscribed switch of its own."""
-    levels = [{"name": "leaf", "nodes": 1, "oversubscription": oversubscription}] if oversubscription > 1 else []
-    return Topology.model_validate({"name": "tiny", "nodes": groups, "network": {"levels": levels}})
+def topology(
+    *groups: dict[str, object], oversubscription: float = 1.0, levels: Sequence[tuple[int, float]] = ()
+) -> Topology:
+    """A cluster of these groups; above 1, every node has an oversubscribed switch of its own. `levels`: nodes below a
+    switch and oversubscription of several, from the leaves up."""
+    switches = levels or [(1, oversubscription)] * (oversubscription > 1)
+    described = [
+        {"name": f"l{i}", "nodes": nodes, "oversubscription": ratio} for i, (nodes, ratio) in enumerate(switches)
+    ]
+    return Topology.model_validate({"name": "tiny", "nodes": groups, "network": {"levels": described}})
 
 
 def workload(tables: Sequence[dict[str, object]], **fields: object) -> Workload:

@@ -39,10 +39,14 @@ CLUSTERS = (
     topology(node_group("a", nodes=2, ranks=2), node_group("b", ranks=4, hbm_bytes_per_s=3e12)),
     topology(node_group("a", nodes=4, ranks=2), oversubscription=3.0),
 )
+LEVELS = (topology(node_group("a", nodes=4, ranks=2), levels=[(1, 2.0), (2, 4.0)]),)
+"""Two oversubscribed levels: what leaves a pair of nodes has an eighth of the cards' bandwidth."""
 
 
 def cases(
-    pipeline: str, shardings: tuple[int, ...] = tuple(range(len(USUAL_SHARDINGS)))
+    pipeline: str,
+    shardings: tuple[int, ...] = tuple(range(len(USUAL_SHARDINGS))),
+    clusters: tuple[Topology, ...] = CLUSTERS,
 ) -> Iterator[tuple[CostModel, PlacedShards]]:
     for seed in range(CASES):
         random = np.random.default_rng(seed)
@@ -56,7 +60,7 @@ def cases(
             }
             for _ in range(random.integers(1, 7))
         ]
-        model = cost_model("physical", CLUSTERS[seed % len(CLUSTERS)], workload(tables, pipeline=pipeline))
+        model = cost_model("physical", clusters[seed % len(clusters)], workload(tables, pipeline=pipeline))
         yield model, random_shards(model, random, shardings)
 
 
@@ -64,9 +68,10 @@ def played(model: CostModel, placed: PlacedShards, **given: object) -> Simulatio
     return simulate(model.topology, model.workload, placed, **given)  # type: ignore[arg-type]
 
 
-def test_the_estimate_is_near_where_nothing_overlaps() -> None:
+@pytest.mark.parametrize("clusters", [CLUSTERS, LEVELS])
+def test_the_estimate_is_near_where_nothing_overlaps(clusters: tuple[Topology, ...]) -> None:
     """Without a pipeline and without gradients to reduce, within 3 %: two ways to count the same step."""
-    for model, placed in cases("none", OVERLAP_NOTHING):
+    for model, placed in cases("none", OVERLAP_NOTHING, clusters):
         simulation = played(model, placed)
         assert simulation.step_s == pytest.approx(model.evaluate(placed).step_s, rel=0.03)
 
