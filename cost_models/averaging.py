@@ -42,10 +42,18 @@ class Averaging:
     """What ranks that hold the same shards average; K kinds of rank."""
 
     def __init__(
-        self, replication: Replication, lines: Sequence[ExchangeLine], tables: Tables, batching: Batching, ranks: int
+        self,
+        replication: Replication,
+        lines: Sequence[ExchangeLine],
+        tables: Tables,
+        whole: Blocks,
+        batching: Batching,
+        ranks: int,
     ) -> None:
-        """`lines` are those of an all-reduce among such ranks, and `ranks` are those of a group."""
+        """`lines` are those of an all-reduce among such ranks, which hold the tables of the `whole` blocks, and `ranks`
+        are those of a group."""
         self._replication, self._tables, self._batching, self._ranks = replication, tables, batching, ranks
+        self._whole = whole
         replicas, self._all = replication.replicas, tuple(lines)
         self._pairs = tuple(self._possible_pairs())
         self.lines = tuple(AveragingLine(replicas, lines[weights], lines[state]) for weights, state in self._pairs)
@@ -64,7 +72,7 @@ class Averaging:
 
     def balanced_line(self) -> int:
         """The fastest line where whole tables are spread evenly."""
-        sizes = copied_bytes(self._tables, self._tables.whole, self._batching)
+        sizes = copied_bytes(self._tables, self._whole, self._batching)
         weights, state = (fastest_line(self._all, self._port_bytes(float(size.sum()) / self._ranks)) for size in sizes)
         return self._pairs.index((weights, state)) if (weights, state) in self._pairs else 0
 
@@ -104,7 +112,7 @@ class Averaging:
         """[formats, 2, T] bytes of weights and of state of each table in each format that is updated without a cache,
         which tables with copies do not have."""
         formats = [code for code, dtype in enumerate(DTYPES) if FORMATS[dtype].updates_in_place]
-        stored = [replace(self._tables.whole, dtype=np.full(len(self._tables.rows), code)) for code in formats]
+        stored = [replace(self._whole, dtype=np.full(len(self._whole), code)) for code in formats]
         return np.array([copied_bytes(self._tables, blocks, self._batching) for blocks in stored])
 
     def _least_bytes(self, part: int) -> float:

@@ -17,15 +17,20 @@ from cost_models.replicas import Replicas
 from cost_models.resources import DEVICE, PCIE, Resource
 from cost_models.shards import (
     EVERYWHERE,
+    EXTENT_OF_SHARDING,
+    EXTENTS,
     MEMORY_TIERS,
+    RANK,
     SHARED_BY,
     TABLE_COLUMN_WISE,
     Blocks,
+    ExtentRow,
     Floats,
     Ints,
     MemoryTier,
     PlacedShards,
     PlacementTier,
+    neighbours,
 )
 from cost_models.stages import VectorExchange
 from cost_models.tables import Tables
@@ -201,6 +206,29 @@ class CostModel(ABC):
     def block_memory(self, blocks: Blocks, kind: int) -> BlockMemory:
         """The bytes among the costs of each block."""
 
+    @property
+    def copies(self) -> Ints:
+        """[T] how many neighbours have the same shards of each table: 1, but of tables with more replicas than the
+        groups of ranks that the model is of."""
+        return np.ones(len(self.tables.rows), dtype=np.int64)
+
+    @cached_property
+    def _copy_counts(self) -> Ints:
+        """The numbers of copies that stand in for single ranks, ascending."""
+        return np.unique(self.copies[self.copies > 1])
+
+    @cached_property
+    def extents(self) -> tuple[ExtentRow, ...]:
+        """The extents of blocks: EXTENTS, then the neighbours that have copies."""
+        return (*EXTENTS, *map(neighbours, self._copy_counts.tolist()))
+
+    def extent_of(self, table: Ints, sharding: Ints) -> Ints:
+        """[n] the extent of a block of each `table` in a `sharding`, an index into `extents`."""
+        extent, copies = EXTENT_OF_SHARDING[sharding], self.copies[table]
+        return np.where(
+            (extent == RANK) & (copies > 1), len(EXTENTS) + np.searchsorted(self._copy_counts, copies), extent
+        )
+
     @cached_property
     def memories(self) -> tuple[MemoryTier, ...]:
         """The M memories of its arrays: HBM, DDR and SSD, and the others that the cluster has."""
@@ -372,6 +400,11 @@ class MemoryModel(CostModel):
     def memory_pool_of_rank(self) -> tuple[Ints, ...]:
         """Per memory, [W] the pool each rank draws on."""
         return self.whole.memory_pool_of_rank
+
+    @property
+    def copies(self) -> Ints:
+        """[T] those of the whole model."""
+        return self.whole.copies
 
     def is_option(self, sharding: int, tier: int, splits: int) -> NDArray[np.bool_]:
         """[T] what is an option to the whole model."""

@@ -4,14 +4,19 @@ Each of M groups shards all tables over its own ranks, and trains them with its 
 parallelism, arXiv:2508.03854; `DMPCollection` of TorchRec 1.8.0). The dense part stays one world.
 """
 
+import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Literal, get_args
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from cost_models.groups import RankGroup
 from cost_models.workload.models import Workload
+from cost_models.workload.table_names import Globs, are_named
 from topologies.cluster import Count, NodeGroup, Topology
 from topologies.documents import Record
 from topologies.errors import InputError
@@ -21,11 +26,42 @@ SyncStrategy = Literal["default", "fully_sharded"]
 SYNC_STRATEGIES: tuple[SyncStrategy, ...] = get_args(SyncStrategy)
 
 
+class ReplicaRule(Record):
+    """Tables with more copies than the others: TorchRec's `submodule_configs`."""
+
+    tables: Globs
+    unless: Annotated[Globs | None, Field(exclude_if=lambda value: value is None)] = None
+    """Names that the rule spares."""
+    factor: Count
+    """Their copies: a multiple of those of the other tables."""
+    layout: Annotated[Layout, Field(exclude_if=lambda layout: layout == "intra")] = "intra"
+    """Where they are: on neighbours (intra) alone."""
+
+    @model_validator(mode="after")
+    def _on_neighbours(self) -> "ReplicaRule":
+        if self.layout != "intra":
+            raise ValueError("copies of single tables are planned on neighbours (layout intra) alone; leave inter out")
+        return self
+
+    def are_meant(self, names: Sequence[str]) -> NDArray[np.bool_]:
+        """[T] the tables that the rule is about."""
+        meant = np.logical_or.reduce([are_named(pattern, names) for pattern in self.tables])
+        return np.asarray(
+            meant & ~np.logical_or.reduce([are_named(pattern, names) for pattern in self.unless or ("",)])
+        )
+
+    @property
+    def words(self) -> str:
+        """`4 of user_*`."""
+        spared = f" unless {', '.join(self.unless)}" if self.unless else ""
+        return f"{self.factor} of {', '.join(self.tables)}{spared}"
+
+
 class Replicas(Record):
     """How often, and how, M copies of the tables are held and averaged."""
 
-    factor: Annotated[int, Field(ge=2, strict=True)]
-    """Groups of ranks, each with all tables: M."""
+    factor: Annotated[int, Field(ge=1, strict=True)]
+    """Groups of ranks, each with all tables: M. 1 where rules alone give tables copies."""
     layout: Layout = "intra"
     """Whether the ranks that hold the same shards are neighbours (intra), or those of a group are (inter)."""
     strategy: SyncStrategy = "default"
@@ -35,9 +71,14 @@ class Replicas(Record):
     """Steps from one averaging to the next; each step with fully_sharded."""
     state_every: Count | None = None
     """Steps from one averaging of the optimizer state to the next; unset: it is never averaged."""
+    rules: Annotated[tuple[ReplicaRule, ...], Field(exclude_if=lambda rules: not rules)] = ()
+    """Tables with more copies than M. Within each of the M groups, so many neighbours have the same shards of them."""
 
     @model_validator(mode="after")
     def _whole_intervals(self) -> "Replicas":
+        if self.rules and (self.layout != "intra" or self.is_fully_sharded):
+            what = "fully_sharded" if self.is_fully_sharded else "inter"
+            raise ValueError(f"rules give neighbours shards that are averaged after a step; leave {what} out, or rules")
         if self.is_fully_sharded and self.sync_every != 1:
             raise ValueError("fully_sharded replicas are averaged in each step; leave out sync_every")
         if self.state_every is not None and self.state_every % self.sync_every:
@@ -65,8 +106,38 @@ class Replicas(Record):
 
     @property
     def words(self) -> str:
-        """`4 replicas (intra)`."""
-        return f"{self.factor} replicas ({self.layout})"
+        """`4 replicas (intra)`; with rules, `1 replica (intra), 4 of user_*`."""
+        words = f"{self.factor} replica{'s' * (self.factor > 1)} ({self.layout})"
+        return ", ".join([words, *(rule.words for rule in self.rules)])
+
+    def alike(self, factor: int) -> "Replicas":
+        """The same with so many copies of all tables."""
+        return self.model_copy(update={"factor": factor, "rules": ()})
+
+    def factors(self, names: Sequence[str]) -> NDArray[np.int64]:
+        """[T] copies of each table. Raises InputError for rules that contradict each other, or name no table."""
+        copies = np.full(len(names), self.factor, dtype=np.int64)
+        ruled = np.zeros(len(names), dtype=bool)
+        for number, rule in enumerate(self.rules):
+            meant, where = rule.are_meant(names), f"rules[{number}] ({rule.words})"
+            if not meant.any():
+                raise InputError.at("replicas", f"{where} names no table")
+            if rule.factor % self.factor:
+                message = f"{rule.factor} copies are no multiple of the {self.factor} that the other tables have"
+                raise InputError.at("replicas", f"{where}: {message}; give the fewest as factor, and rules for more")
+            if (other := np.flatnonzero(meant & ruled & (copies != rule.factor))).size:
+                message = f"{names[int(other[0])]!r} has {copies[other[0]]} copies by another rule"
+                raise InputError.at("replicas", f"{where}: {message}; use unless")
+            copies[meant], ruled = rule.factor, ruled | meant
+        levels = np.unique(copies).tolist()
+        if levels[0] > self.factor:
+            message = f"rules give every table more copies than {self.factor}; give the fewest, {levels[0]}, as factor"
+            raise InputError.at("replicas", message)
+        for fewer, more in itertools.pairwise(levels):
+            if more % fewer:
+                message = f"rules with {fewer} and {more} copies: the more must be a multiple, so that groups nest"
+                raise InputError.at("replicas", message)
+        return copies
 
 
 def groups_in_words(replicas: Replicas | None) -> str:

@@ -81,7 +81,9 @@ class Schedule:
         replication: Replication | None = None,
         *,
         has_towers: bool = False,
+        averages_some: bool = False,
     ) -> None:
+        """`averages_some`: copies of tables that have more than the others are averaged, too."""
         self._topology, self._workload = topology, workload
         self._kinds, self._software, self.has_towers = kinds, software, has_towers
         self._in_phases = software.exchange_in_phases and not has_towers
@@ -94,7 +96,7 @@ class Schedule:
             has_prefetch=is_training and workload.pipeline == "prefetch",
             has_memories=bool(self.memories),
             all_reduce_overlaps=software.all_reduce_overlaps_dense,
-            averages_replicas=is_training and replication is not None and replication.averages,
+            averages_replicas=is_training and (averages_some or (replication is not None and replication.averages)),
             shards_replicas=is_training and replication is not None and replication.replicas.is_fully_sharded,
             has_towers=has_towers,
             has_modules=has_towers and bool(workload.tower_modules),

@@ -84,6 +84,11 @@ is in them."""
 RANK, NODE, WORLD = range(len(EXTENTS))
 
 
+def neighbours(copies: int) -> ExtentRow:
+    """What stands in for a rank where so many neighbours have copies of a block."""
+    return ExtentRow("group", EXTENTS[RANK].exchange, lambda node_of_rank: np.arange(len(node_of_rank)) // copies)
+
+
 @dataclass(frozen=True)
 class ShardingRow:
     """What one way to cut a table does with it."""

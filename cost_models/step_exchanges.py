@@ -37,9 +37,9 @@ def exchange_terms(
     return terms
 
 
-def balanced_bytes(exchange: Exchange, tables: Tables, kind: RankKind, batching: Batching) -> float:
-    """Bytes over a port in an exchange, one way, where whole tables are spread evenly."""
-    loads = exchange(tables, tables.whole, kind, batching, 1.0)
+def balanced_bytes(exchange: Exchange, tables: Tables, blocks: Blocks, kind: RankKind, batching: Batching) -> float:
+    """Bytes over a port in an exchange, one way, where blocks are spread evenly."""
+    loads = exchange(tables, blocks, kind, batching, 1.0)
     ways = (loads[LINK_OUT], loads[LINK_IN])
     return max(float(np.sum(way.fixed + way.by_rows) / kind.world_size + np.sum(way.everywhere)) for way in ways)
 

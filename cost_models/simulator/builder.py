@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from cost_models.coefficients import SoftwareCoefficients
+from cost_models.resources import Way
 from cost_models.shards import PLACEMENT_TIERS, Floats, Ints
 from cost_models.simulator.collectives import Collectives
 from cost_models.simulator.demand import Demand
@@ -14,7 +15,7 @@ from cost_models.simulator.exchanges import Exchanges
 from cost_models.simulator.host_transfers import HostTransfers
 from cost_models.simulator.network import IN, OUT, SimulatedNetwork
 from cost_models.simulator.pipelines import ahead_of
-from cost_models.simulator.program import COMPUTE, PREFETCH, Label, Program, Streams, Wait
+from cost_models.simulator.program import COMPUTE, IDS, PREFETCH, Label, Program, Streams, Wait
 from cost_models.simulator.replica_copies import ReplicaCopies
 from cost_models.simulator.replica_groups import SimulatedGroups
 from cost_models.simulator.tower_exchanges import TowerExchanges
@@ -33,21 +34,26 @@ class Builder:
         *,
         waits_for_data: bool,
         capacity: Floats | None = None,
-        groups: SimulatedGroups | None = None,
+        groups: Sequence[SimulatedGroups | None] = (None,),
         through_towers: bool = False,
     ) -> None:
-        """`through_towers`: vectors are exchanged in each scale-up domain, then among peers."""
+        """`groups` are those of each part of a step's demand, None for one world; `through_towers`: vectors are
+        exchanged in each scale-up domain, then among peers."""
         self._network, self._workload, self._software = network, workload, software
         self._streams = Streams(network.world)
         self._dense = DenseKernels(self._streams, network, workload, software)
-        sharding = network if groups is None else network.seen_by(groups.exchanging_kinds)
+        first, *others = groups
+        sharding = network if first is None else first.exchanging(network)
         self._collectives = Collectives(sharding, capacity)
         in_phases = False if through_towers else None
         self._exchanges = Exchanges(self._streams, sharding, self._collectives, software, in_phases=in_phases)
+        self._of_others = [self._exchanges_in(each, capacity) for each in others if each is not None]
         self._sums = (
-            self._exchanges if groups is None else Exchanges(self._streams, network, Collectives(network), software)
+            self._exchanges if first is None else Exchanges(self._streams, network, Collectives(network), software)
         )
-        self._copies = None if groups is None else ReplicaCopies(self._streams, network, groups, software)
+        self._copies = [
+            None if each is None else ReplicaCopies(self._streams, network, each, software) for each in groups
+        ]
         self._towers = (
             TowerExchanges(self._streams, network, self._collectives, self._exchanges, workload, self._dense)
             if through_towers
@@ -61,6 +67,12 @@ class Builder:
         self._copied: list[Wait] = []
         self._received: list[Wait] = []
         self._fetched: list[Wait] = []
+
+    def _exchanges_in(self, groups: SimulatedGroups, capacity: Floats | None) -> Exchanges:
+        """Those of tables with more copies than the others, beside theirs."""
+        network, whose = groups.exchanging(self._network), f", {groups.replicas.factor} copies"
+        collectives = Collectives(network, capacity, self._collectives.known_hubs)
+        return Exchanges(self._streams, network, collectives, self._software, whose=whose)
 
     def build(
         self,
@@ -94,8 +106,24 @@ class Builder:
         return self._host.copy(batch, self._demands[batch], after)
 
     def _exchange_ids(self, batch: int, after: Wait) -> Ints:
-        waits = [self._copied[batch], after]
-        return self._exchanges.ids(batch, self._demands[batch], waits, yields=self._ahead.ids > 0)
+        waits, (own, *others), yields = [self._copied[batch], after], self._demands[batch].parts, self._ahead.ids > 0
+        received = self._exchanges.ids(batch, own, waits, yields=yields)
+        beside = [
+            exchanges.ids(batch, part, waits, yields=yields)
+            for exchanges, part in zip(self._of_others, others, strict=True)
+        ]
+        return self._streams.join(IDS, beside) if beside else received
+
+    def _exchange(
+        self, step: int, demand: Demand, ratios: tuple[float, float], name: str, way: Way, after: Ints
+    ) -> list[Ints]:
+        """Vectors of all tables to the samples, or their gradients back; see `Exchanges.outputs`."""
+        exchanges = (self._exchanges, *self._of_others)
+        return [
+            end
+            for each, part in zip(exchanges, demand.parts, strict=True)
+            for end in each.outputs(step, part, ratios, name, way, after)
+        ]
 
     def _prefetch(self, batch: int, after: Wait) -> Wait:
         return self._host.fetch(PREFETCH, batch, self._demands[batch], [self._received[batch], after])
@@ -116,10 +144,11 @@ class Builder:
         lookup = Label("lookup", "lookup", COMPUTE, step)
         self._kernels(lookup, self._lookup_launch_s, demand.forward_s, slow)
         looked_up = self._host.in_place(lookup, demand.forward_host_bytes, demand.forward_host_s)
-        if self._copies is not None:
-            self._copies.cut(step, demand, looked_up)
+        for copies, part in zip(self._copies, demand.parts, strict=True):
+            if copies is not None:
+                copies.cut(step, part, looked_up)
         if self._towers is None:
-            outputs = self._exchanges.outputs(step, demand, (1.0, 1.0), "output dist", OUT, looked_up)
+            outputs = self._exchange(step, demand, (1.0, 1.0), "output dist", OUT, looked_up)
         else:
             permuted = self._towers.permute(step, demand, (1.0, 1.0), slow, [looked_up])
             outputs = self._towers.outputs(step, demand, (1.0, 1.0), "output dist", OUT, permuted, slow)
@@ -138,13 +167,19 @@ class Builder:
     def _backward(self, step: int, demand: Demand, slow: Floats) -> Ints:
         """[W] the activities that end the step: gradients computed, exchanged, reduced and applied."""
         streams, dense, overlaps = self._streams, self._dense, self._software.all_reduce_overlaps_dense
-        gathered = [] if self._copies is None else self._copies.gather(step, demand, streams.last(COMPUTE))
+        ready = streams.last(COMPUTE)
+        gathered = [
+            gather
+            for copies, part in zip(self._copies, demand.parts, strict=True)
+            if copies is not None
+            for gather in copies.gather(step, part, ready)
+        ]
         buckets = dense.backward(dense.rest, step, slow)
         forward, backward = self._workload.communication.forward, self._workload.communication.backward
         ratios = wire_bytes(backward) / wire_bytes(forward), sum_bytes(backward) / sum_bytes(forward)
         ready, towers = streams.last(COMPUTE), self._towers
         if towers is None:
-            gradients = self._exchanges.outputs(step, demand, ratios, "gradient dist", IN, ready)
+            gradients = self._exchange(step, demand, ratios, "gradient dist", IN, ready)
         buckets += dense.backward(dense.first, step, slow)
         computed = streams.last(COMPUTE)
         if towers is not None:  # whose modules wait for the exchange, as the bottom MLP does not
@@ -171,7 +206,9 @@ class Builder:
         coded = dense.codec_s(dense.parameters + elements, slow)
         seconds = dense.optimizer_s(slow) + replicas_s * updated * slow + coded
         end = streams.run(Label("dense optimizer", "dense optimizer", COMPUTE, step), seconds, [reduced])
-        return end if self._copies is None else self._copies.average(step, demand, end)
+        for copies, part in zip(self._copies, demand.parts, strict=True):
+            end = end if copies is None else copies.average(step, part, end)
+        return end
 
     def _reduced_in_towers(self, step: int, reduced: Wait) -> Wait:
         """The gradients of the modules of towers, summed by the ranks of each after the others are `reduced`."""

@@ -13,7 +13,7 @@ from cost_models.simulator.calls import CollectiveCall, Operation
 from cost_models.simulator.graph import Hubs, Use
 from cost_models.simulator.network import IN, OUT, SimulatedNetwork
 from cost_models.simulator.process_groups import ProcessGroups, numbered
-from cost_models.simulator.spreads import Spreads
+from cost_models.simulator.spreads import KnownHubs, Spreads
 from cost_models.simulator.traffic import CardRate, LinkTraffic
 
 
@@ -49,14 +49,17 @@ class Transfer:
 class Collectives:
     """The transfers of collectives over the links of a cluster, some of which have a `capacity` [R] below 1."""
 
-    def __init__(self, network: SimulatedNetwork, capacity: Floats | None = None) -> None:
-        self._traffic = LinkTraffic(network)
-        self._spreads = Spreads(network, self._traffic, capacity)
+    def __init__(
+        self, network: SimulatedNetwork, capacity: Floats | None = None, hubs: KnownHubs | None = None
+    ) -> None:
+        """`hubs` are those that others in the same program go through, too."""
+        self._traffic, self.known_hubs = LinkTraffic(network), hubs or KnownHubs()
+        self._spreads = Spreads(network, self._traffic, self.known_hubs, capacity)
         self._apart = network.extents[RANK]
 
     def hubs(self) -> Hubs:
         """What stands behind the hubs of all transfers so far."""
-        return self._spreads.hubs()
+        return self.known_hubs.all()
 
     def all_to_all(
         self,

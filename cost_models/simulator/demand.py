@@ -3,7 +3,8 @@
 The counts follow the meaning of the shardings, not the closed form's loads; coefficients are the shared ones.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -54,6 +55,36 @@ class Demand:
     sharded_state_bytes: Floats
     """Their optimizer state."""
 
+    @property
+    def parts(self) -> "tuple[Demand, ...]":
+        """Those of tables that exchange among the ranks of different groups; one where all are the same."""
+        return (self,)
+
+
+@dataclass(frozen=True)
+class JointDemand(Demand):
+    """That of tables with different numbers of copies together, and of those with equally many each."""
+
+    of_copies: tuple[Demand, ...]
+
+    @property
+    def parts(self) -> tuple[Demand, ...]:
+        """One of each number of copies."""
+        return self.of_copies
+
+    @classmethod
+    def of(cls, parts: Sequence[Demand]) -> Demand:
+        """The sum of the parts, which is the only one where there are no others."""
+        if len(parts) == 1:
+            return parts[0]
+        summed = {
+            each.name: sum(getattr(part, each.name) for part in parts)
+            for each in fields(Demand)
+            if each.name != "raw_ids_per_sample_bytes"
+        }
+        raw = parts[0].raw_ids_per_sample_bytes  # of all tables, whoever holds them
+        return cls(**summed, raw_ids_per_sample_bytes=raw, of_copies=tuple(parts))
+
 
 class Counter:
     """Counts the demand of a placement: per shard once, per step with any numbers of ids."""
@@ -77,19 +108,19 @@ class Counter:
         by_kind = [LookupWork(counts, kind, self._software, factor).all() for kind in self._kinds]
         in_tier = [counts.blocks.tier == tier for tier in range(len(PLACEMENT_TIERS))]
         everything = np.ones(len(counts), dtype=bool)
-        fields = {}
+        work: dict[str, Floats] = {}
         for name, values in by_kind[0].items():
             if values.ndim == 1:
-                rows = [self._summed([work[name] for work in by_kind], kept, replica_ids) for kept in in_tier]
+                rows = [self._summed([each[name] for each in by_kind], kept, replica_ids) for kept in in_tier]
             else:
                 memories = range(len(values))
-                rows = [self._summed([work[name][m] for work in by_kind], everything, replica_ids) for m in memories]
-            fields[name] = np.stack(rows)
+                rows = [self._summed([each[name][m] for each in by_kind], everything, replica_ids) for m in memories]
+            work[name] = np.stack(rows)
         forward, backward = rearranged(counts, self._software, self._kinds, self._kind_of_rank)
-        fields["forward_s"][HBM] += forward
-        fields["backward_s"][HBM] += backward
+        work["forward_s"][HBM] += forward
+        work["backward_s"][HBM] += backward
         raw = float((tables.ids_per_sample * tables.id_bytes + LENGTH_BYTES * tables.features).sum())
-        return Demand(**fields, **exchanged(counts, factor, ids), raw_ids_per_sample_bytes=raw)
+        return Demand(**work, **exchanged(counts, factor, ids), raw_ids_per_sample_bytes=raw)
 
     def _summed(self, by_kind: list[Floats], kept: Flags, replica_ids: Floats | None) -> Floats:
         """[W] of the shards that are `kept`, on their ranks; a replicated one counts on every rank, at the cost of its

@@ -65,11 +65,7 @@ class SimulatedNetwork:
         self.node_of_rank: Ints = self.fabric.node_of_rank
         self.domain_of_rank: Ints = self.fabric.domain_of_rank
         one: Ints = np.zeros(self.world, dtype=np.int64)
-        sharding = one if group_of_rank is None else group_of_rank
-        self.extents: tuple[ProcessGroups, ...] = tuple(
-            ProcessGroups(holders, self.domain_of_rank)
-            for holders in (np.arange(self.world), numbered(self.node_of_rank, sharding), sharding)
-        )
+        self.extents: tuple[ProcessGroups, ...] = self._extents(one if group_of_rank is None else group_of_rank)
         """The groups of every extent of a block, in the order of `EXTENTS`, among the ranks that shard together."""
         self.everyone = ProcessGroups(one, self.domain_of_rank)
         """All ranks as one group."""
@@ -85,11 +81,19 @@ class SimulatedNetwork:
             self.first[resource] = self.count
             self.count += instances
 
-    def seen_by(self, kinds: tuple[RankKind, ...]) -> "SimulatedNetwork":
-        """The same links as ranks use them that achieve other rates in some collectives."""
+    def seen_by(self, kinds: tuple[RankKind, ...], group_of_rank: Ints | None = None) -> "SimulatedNetwork":
+        """The same links as ranks use them that achieve other rates in some collectives, or shard tables among others:
+        those of their group, `group_of_rank` [W]."""
         other = copy.copy(self)
         other.kinds = kinds
+        if group_of_rank is not None:
+            other.extents = self._extents(group_of_rank)
         return other
+
+    def _extents(self, sharding: Ints) -> tuple[ProcessGroups, ...]:
+        """The groups of every extent, where the ranks of each group [W] shard together."""
+        holders = np.arange(self.world), numbered(self.node_of_rank, sharding), sharding
+        return tuple(ProcessGroups(each, self.domain_of_rank) for each in holders)
 
     def _instances(self) -> Iterator[tuple[Resource, int]]:
         """Every resource, and how many instances it has."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from cost_models.kinds import RankKind, rank_kinds
 from cost_models.replicas import Replicas, ReplicatedCluster
-from cost_models.shards import Floats, Ints
+from cost_models.shards import Floats, Ints, PlacedShards
 from cost_models.simulator.demand import Demand
 from cost_models.simulator.network import SimulatedNetwork
 from cost_models.simulator.process_groups import ProcessGroups
@@ -68,6 +68,10 @@ class SimulatedGroups:
         """What they achieve among those that hold the same shards."""
         return rank_kinds(self.topology, self.whole_workload, self._cluster.sharing)
 
+    def exchanging(self, network: SimulatedNetwork) -> SimulatedNetwork:
+        """The network as they exchange over it."""
+        return network.seen_by(self.exchanging_kinds, self.group_of_rank)
+
     def copies(self, network: SimulatedNetwork) -> ProcessGroups:
         """The ranks that hold the same shards."""
         return ProcessGroups(self._labels(np.arange(self.members.shape[1])), network.domain_of_rank)
@@ -88,3 +92,22 @@ class SimulatedGroups:
         for ranks, part in zip(self.members, parts, strict=True):
             joined[..., ranks] = part
         return joined
+
+
+def groups_by_copies(
+    topology: Topology, workload: Workload, replicas: Replicas | None, placed: PlacedShards
+) -> list[tuple[SimulatedGroups | None, PlacedShards]]:
+    """The groups that tables with equally many copies are in, fewest first, with the shards that one group has of them;
+    None for one world. `placed` are those of one group of the fewest."""
+    if replicas is None:
+        return [(None, placed)]
+    factors = replicas.factors([table.name for table in workload.tables])
+    parts: list[tuple[SimulatedGroups | None, PlacedShards]] = []
+    for factor in np.unique(factors).tolist():
+        copies = factor // replicas.factor
+        kept = np.flatnonzero((factors[placed.blocks.table] == factor) & (placed.rank % copies == 0))
+        shards = PlacedShards(
+            placed.blocks.take(kept), placed.rank[kept] // copies, placed.rows[kept], placed.opens_block[kept]
+        )
+        parts.append((SimulatedGroups(topology, workload, replicas.alike(factor)) if factor > 1 else None, shards))
+    return parts

@@ -13,12 +13,12 @@ from cost_models.resources import DEVICE, Resource
 from cost_models.shards import HOME, MEMORY_HBM, Floats, Ints, PlacedShards, state_memory
 from cost_models.simulator.builder import Builder
 from cost_models.simulator.conditions import Conditions
-from cost_models.simulator.demand import Counter, Demand
+from cost_models.simulator.demand import Counter, Demand, JointDemand
 from cost_models.simulator.engine import Engine, Observer, Run
 from cost_models.simulator.network import SimulatedNetwork
 from cost_models.simulator.pipelines import ahead_of
 from cost_models.simulator.program import COMPUTE, HOST, Program, Task
-from cost_models.simulator.replica_groups import SimulatedGroups
+from cost_models.simulator.replica_groups import SimulatedGroups, groups_by_copies
 from cost_models.simulator.sampled_counts import SampledCounts
 from cost_models.simulator.shard_counts import ShardCounts
 from cost_models.software import software_of
@@ -251,17 +251,22 @@ def simulate(
     tell = progress or (lambda _words: None)
     conditions = conditions or Conditions()
     kinds, software = rank_kinds(topology, workload), software_of(workload)
-    groups = None if replicas is None else SimulatedGroups(topology, workload, replicas)
+    parts = groups_by_copies(topology, workload, replicas, placed)
+    groups = [of_part for of_part, _ in parts]
     network = SimulatedNetwork(
         topology,
         kinds,
         conditions.lost_cards,
         host_traffic=_reads_below_hbm(placed),
-        group_of_rank=None if groups is None else groups.group_of_rank,
+        group_of_rank=None if groups[0] is None else groups[0].group_of_rank,
     )
     fill = ahead_of(workload).fill_steps
     simulated = fill + steps + fill - 1  # the last ones keep the pipeline full for the ones before
-    count = _counting(network, workload, placed, conditions, groups)
+    counts = [_counting(network, workload, shards, conditions, of_part) for of_part, shards in parts]
+
+    def count(ids: Floats | None) -> Demand:
+        return JointDemand.of([each(ids) for each in counts])
+
     tell(f"drawing the ids of {counted(simulated, 'step')}")
     drawn = conditions.ids(workload, network.world, simulated)
     mean = count(None)

@@ -35,24 +35,44 @@ class Spread:
     hubs: list[Use]
 
 
+class KnownHubs:
+    """The hubs of a program, each once."""
+
+    def __init__(self) -> None:
+        self._behind: list[tuple[Ints, Ints, Floats]] = []
+        self._first: dict[tuple[bytes, ...], int] = {}
+        self._count = 0
+
+    def all(self) -> Hubs:
+        """What stands behind every hub that was asked for."""
+        if not self._behind:
+            return Hubs.none()
+        hub, resource, weight = zip(*self._behind, strict=True)
+        return Hubs(np.concatenate(hub), np.concatenate(resource), np.concatenate(weight))
+
+    def of(self, use: Use, place: Ints, receives: Flags) -> Ints:
+        """[W] number of the hub of each rank's place, behind which are those of its ranks that receive; NONE where
+        there are none."""
+        behind = receives & (use.of != NONE)
+        key = (use.of.tobytes(), use.weight.tobytes(), place.tobytes(), behind.tobytes())
+        if key not in self._first:
+            self._first[key] = self._count
+            self._count += int(place.max()) + 1
+            self._behind.append((self._first[key] + place[behind], use.of[behind], use.weight[behind]))
+        first = self._first[key]
+        return np.where(members(place, behind) > 0, first + place, NONE)
+
+
 class Spreads:
     """The all-to-alls of W ranks, and the hubs that they go through."""
 
-    def __init__(self, network: SimulatedNetwork, traffic: LinkTraffic, capacity: Floats | None = None) -> None:
-        self._network, self._traffic = network, traffic
+    def __init__(
+        self, network: SimulatedNetwork, traffic: LinkTraffic, hubs: KnownHubs, capacity: Floats | None = None
+    ) -> None:
+        self._network, self._traffic, self._hubs = network, traffic, hubs
         capacity = np.ones(network.count) if capacity is None else capacity
         self._port, self._signature = _ports(network, capacity), _signatures(network, capacity)
-        self._hubs: list[tuple[Ints, Ints, Floats]] = []
-        self._first_hub: dict[tuple[bytes, ...], int] = {}
-        self._hub_count = 0
         self._known: dict[tuple[ProcessGroups, ProcessGroups, Way, str], list[Spread]] = {}
-
-    def hubs(self) -> Hubs:
-        """What stands behind every hub that was asked for."""
-        if not self._hubs:
-            return Hubs.none()
-        hub, resource, weight = zip(*self._hubs, strict=True)
-        return Hubs(np.concatenate(hub), np.concatenate(resource), np.concatenate(weight))
 
     def inside(self, groups: ProcessGroups, near: ProcessGroups, way: Way) -> list[Spread]:
         """Of every rank with the others of its part, but for those of its own group of `near`: over their ports."""
@@ -148,19 +168,7 @@ class Spreads:
                 signed = [(1.0, place), (-1.0, second)]
             else:
                 signed.append((1.0, both))
-        return [Use(self._hub(use, each, receives), np.full(len(place), sign / unit)) for sign, each in signed]
-
-    def _hub(self, use: Use, place: Ints, receives: Flags) -> Ints:
-        """[W] number of the hub of each rank's place, behind which are those of its ranks that receive; NONE where
-        there are none."""
-        behind = receives & (use.of != NONE)
-        key = (use.of.tobytes(), use.weight.tobytes(), place.tobytes(), behind.tobytes())
-        if key not in self._first_hub:
-            self._first_hub[key] = self._hub_count
-            self._hub_count += int(place.max()) + 1
-            self._hubs.append((self._first_hub[key] + place[behind], use.of[behind], use.weight[behind]))
-        first = self._first_hub[key]
-        return np.where(members(place, behind) > 0, first + place, NONE)
+        return [Use(self._hubs.of(use, each, receives), np.full(len(place), sign / unit)) for sign, each in signed]
 
 
 def _apart(switch: Ints) -> Ints:

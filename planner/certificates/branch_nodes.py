@@ -23,7 +23,6 @@ from planner.problem.numbers import Bools, Floats, Ints
 from planner.problem.placement import Placement
 from planner.problem.products import product
 from planner.problem.rounding import ROUNDING
-from planner.problem.row_shares import row_shares
 from planner.problem.sites import NOWHERE, Sites
 from planner.problem.symmetry import labels, rank_symmetry, site_labels
 
@@ -332,7 +331,6 @@ class BranchingRules:
 
 def _group_blocks(problem: Problem, extent: int) -> GroupBlocks:
     sites, blocks = problem.sites[extent], np.flatnonzero(problem.block_extent == extent)
-    rows = problem.block_rows[blocks]
-    sizes = np.unique(sites.sizes).tolist()
-    row_shares_of = {n: np.array([row_shares(int(r), n) for r in rows]).reshape(-1, n) for n in sizes}
-    return GroupBlocks(extent, sites, blocks, row_shares_of)
+    sizes, shares = np.unique(sites.sizes).tolist(), problem.row_shares
+    shares_of = {n: np.array([shares.on_site(block, n) for block in blocks.tolist()]).reshape(-1, n) for n in sizes}
+    return GroupBlocks(extent, sites, blocks, shares_of)

@@ -116,15 +116,15 @@ def placed_items(problem: Problem, kind: int, column: int, blocks: Ints) -> Pack
     fixed, by_rows = problem.fixed[kind, blocks, column], problem.by_rows[kind, blocks, column]
     of_kind = np.flatnonzero(problem.kind_of_rank == kind)
     whole = problem.is_on_rank[blocks] | problem.block_replicated[blocks]
-    size = -(-rows // problem.row_shares.cuts[kind, blocks])
-    full = rows // size
+    size, copies = -(-rows // problem.row_shares.cuts[kind, blocks]), problem.block_copies[blocks]
+    full = rows // size * copies
     full_ranks = np.where(is_world_wide, np.searchsorted(of_kind, full), full)
-    ranks = problem.row_shares.holders[kind, blocks]
-    rest = np.where(is_world_wide, np.isin(full, of_kind), 1) * (rows % size > 0)
+    ranks, of_all = problem.row_shares.holders[kind, blocks], rows * copies
+    rest = np.where(is_world_wide, np.isin(full, of_kind), 1) * (rows % size > 0) * copies
     sorts = [
         (np.flatnonzero(whole), fixed + by_rows, np.where(is_world_wide, len(of_kind), 1)),
-        (np.flatnonzero(~whole), fixed + by_rows * (size / rows), full_ranks),
-        (np.flatnonzero(~whole), fixed + by_rows * (rows % size / rows), rest),
+        (np.flatnonzero(~whole), fixed + by_rows * (size / of_all), full_ranks),
+        (np.flatnonzero(~whole), fixed + by_rows * (rows % size / of_all), rest),
         (np.flatnonzero(~whole), fixed, ranks - full_ranks - rest),
     ]
     some = [(at[(count[at] > 0) & (load[at] > 0)], load, count) for at, load, count in sorts]

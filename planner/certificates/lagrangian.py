@@ -96,8 +96,8 @@ def _idle_shares(problem: Problem, multipliers: Multipliers) -> Floats:
 def block_values(problem: Problem, weight: Floats, byte: Floats, more: Floats | None = None) -> Floats:
     """[B] the least that one block of each type adds, on the kind of rank where that is least; `more` [K, B] on top."""
     blocks, capacity_regions, kinds = len(problem.block_option), problem.capacity_regions, problem.kinds
-    rows = problem.block_rows
-    size = -(-rows // problem.world)
+    rows, copies = problem.block_rows, problem.block_copies
+    size = -(-rows // (problem.world // copies))
     least = np.full(blocks, np.inf)
     everywhere, world_wide = np.zeros(blocks), np.zeros(blocks)
     set_of_block = problem.table_rank_set[problem.table_of_block]
@@ -109,7 +109,7 @@ def block_values(problem: Problem, weight: Floats, byte: Floats, more: Floats | 
         ranks = np.flatnonzero(problem.kind_of_rank == k)
         rows_held = np.zeros(blocks)
         for first, last in _runs(ranks):
-            rows_held += np.minimum(rows, (last + 1) * size) - np.minimum(rows, first * size)
+            rows_held += np.minimum(rows, (last + 1) // copies * size) - np.minimum(rows, first // copies * size)
         share = np.where(problem.block_replicated, len(ranks), rows_held / rows)
         holders = problem.row_shares.holders[k]
         row_parts = np.where(problem.is_world_wide, share, 1.0)

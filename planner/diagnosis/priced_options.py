@@ -124,11 +124,13 @@ class PricedOptions:
         problem, placed = self.formulation.problem, self.loads.placed
         own = np.flatnonzero(placed.blocks.table == table)
         blocks, rank, start = placed.blocks.take(own), placed.rank[own], self.tables[table].shards.column_start
-        share, extent = placed.rows[own] / self._model.tables.rows[table], EXTENT_OF_SHARDING[blocks.sharding]
+        share, extent = placed.rows[own] / self._model.tables.rows[table], EXTENT_OF_SHARDING[blocks.sharding][0]
         base, kind = problem.extremes.base_of_instance, problem.kind_of_rank[rank]
-        if extent[0] == WORLD:
+        if extent == WORLD:
             return np.asarray(self._stage_most(base).min(axis=0))
-        site = np.where(extent == RANK, np.arange(len(own)), problem.nodes.of_rank[rank])
+        site = problem.nodes.of_rank[rank]
+        if extent == RANK:  # each block by itself, with the copies that neighbours have of it
+            site = np.arange(len(own)) // self._model.copies[table]
         load = np.zeros((len(own), len(self._model.columns)))
         for k in range(self._model.kind_count):
             costs = self._model.block_costs(blocks, k)

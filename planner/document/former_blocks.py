@@ -30,7 +30,7 @@ def blocks_as_before(formulation: Formulation, table: int, old: TablePlan, rank_
     """
     options, problem = formulation.options, formulation.problem
     tier, sharding = PLACEMENT_TIERS.index(old.tier), SHARDINGS.index(old.sharding)
-    sites = problem.sites[EXTENT_OF_SHARDING[sharding]]
+    sites = problem.sites[int(formulation.model.extent_of(np.array([table]), np.array([sharding]))[0])]
     opens = np.unique(old.shards.column_start, return_index=True)[1]
     if SHARDING_ROWS[old.sharding].cuts_into_sites:
         opens = _opens_of_parts(rank_after[old.shards.rank], sites)

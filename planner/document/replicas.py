@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from cost_models.model import CostModel
-from cost_models.replicas import Replicas, SyncStrategy
+from cost_models.replicas import ReplicaRule, Replicas, SyncStrategy
 from topologies.cluster import Count
 from topologies.documents import Record
 from topologies.errors import InputError
@@ -48,6 +48,8 @@ class PlannedReplicas(Record):
     """The same of optimizer state; null where it is never averaged."""
     group_ranks: Count
     """Ranks of a group."""
+    rules: Annotated[tuple[ReplicaRule, ...], Field(exclude_if=lambda rules: not rules)] = ()
+    """Tables with more copies than `factor`: so many neighbours of a group have the same shards of them."""
     others: Annotated[tuple[OtherReplicas, ...], Field(exclude_if=lambda value: not value)] = ()
     """What was found of the policy's other choices. The bound of the plan is one on its own choice."""
 
@@ -61,9 +63,14 @@ class PlannedReplicas(Record):
         return cls(**chosen.model_dump(), group_ranks=ranks, others=tuple(others))
 
     @property
+    def is_one_world(self) -> bool:
+        """Whether no table has copies."""
+        return self.factor == 1 and not self.rules
+
+    @property
     def chosen(self) -> Replicas | None:
         """As cost models take them; None for one world. Raises ValueError for what cannot be."""
-        if self.factor == 1:
+        if self.is_one_world:
             return None
         fields = self.model_dump(include=set(Replicas.model_fields), exclude_none=True)
         return Replicas.model_validate(fields)
@@ -71,5 +78,9 @@ class PlannedReplicas(Record):
 
 def expect_one_world(replicas: PlannedReplicas | None, source: str, what: str) -> None:
     """Raise InputError for a plan in groups of ranks, where `what` is about to be done that knows one world only."""
-    if replicas is not None and replicas.factor > 1:
-        raise InputError.at(source, f"has {replicas.factor} groups of {replicas.group_ranks} ranks, and {what}")
+    if replicas is None or replicas.is_one_world:
+        return
+    groups = f"has {replicas.factor} groups of {replicas.group_ranks} ranks"
+    if replicas.factor == 1:
+        groups = f"has copies of tables ({', '.join(rule.words for rule in replicas.rules)})"
+    raise InputError.at(source, f"{groups}, and {what}")

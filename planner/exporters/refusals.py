@@ -89,7 +89,9 @@ def _reasons(placed: Placed, table: TablePlan, number: int, runtime: Runtime) ->
         yield f"its rows are cut over several hosts (a scale-up domain), and {table.sharding} over one is all that runs"
     if not profile.pooled and table.sharding in rules.pooled_only:
         yield f"it is {table.sharding}, which only pooled tables can be; {remedy}"
+    if runtime == "torchrec" and table.sharding in ROWS_OF_NODE and model.copies[number] > 1:
+        yield f"it is {table.sharding}, and DMPCollection has no nodes for submodule_configs; {remedy}"
     nodes = model.host_of_rank if runtime == "torchrec" else model.node_of_rank
     shape = model.workload.stored_rows(profile), profile.dim
-    if fault := coverage_fault(table, shape, nodes, model.node_colocated_shardings):
+    if fault := coverage_fault(table, shape, nodes, model.node_colocated_shardings, int(model.copies[number])):
         yield f"{fault}; with anything else it crashes or computes wrong numbers"

@@ -13,11 +13,18 @@ from cost_models.torchrec.topology import TorchRecTopology
 from cost_models.workload.kernels import DTYPE_OF, SERVED_OF, KernelSettings
 from cost_models.workload.models import TableProfile
 from planner.document.plan import Plan, TablePlan
-from planner.document.planned import planned_topology
 from planner.document.replicas import expect_one_world
 from planner.exporters.formats import Exported, ExportRequest
 from planner.exporters.modules import module_paths
 from planner.exporters.refusals import Placed, refuse
+from planner.exporters.torchrec_groups import (
+    MODULES,
+    Parameters,
+    copied_modules,
+    dmp_collection,
+    submodule_configs,
+    with_one_copy,
+)
 from planner.exporters.torchrec_qcomms import qcomms, qcomms_notes
 from topologies.errors import Fault, InputError
 
@@ -64,50 +71,36 @@ def torchrec_plan(
     if compute_device == "cpu":
         _refuse_on_cpu(placed)
     paths = module_paths(plan, modules, source)
-    local = placed.ranks_of_host
-    first_of_host = [sum(local[:host]) for host in range(len(local))]
-    local_rank = [rank - first_of_host[host] for rank, host in enumerate(placed.model.host_of_rank.tolist())]
-    placement = [f"rank:{rank}/{compute_device}:{here}" for rank, here in enumerate(local_rank)]
-    if compute_device == "cpu":
-        placement = [f"rank:{rank}/cpu" for rank in range(len(local_rank))]
-    workload, parameters = placed.model.workload, dict[str, dict[str, Any]]()
+    model, local = placed.model, placed.ranks_of_host
+    workload, copies_of = model.workload, copied_modules(model, source)
+    plans: dict[str | None, Parameters] = {None: {}} | {module: {} for module in copies_of}
     for (path, name), table, profile in zip(paths, plan.tables, workload.tables, strict=True):
-        rows = workload.stored_rows(profile)
-        parameters.setdefault(path, {})[name] = _parameter(table, profile, rows, placement)
-    quantized = qcomms(workload)
+        module = MODULES[profile.pooled] if MODULES[profile.pooled] in copies_of else None
+        copies = 1 if module is None else copies_of[module]
+        placement = _placements([ranks // copies for ranks in local], compute_device)
+        parameter = _parameter(with_one_copy(table, copies), profile, workload.stored_rows(profile), placement)
+        plans[module].setdefault(path, {})[name] = parameter
+    quantized, groups = qcomms(workload), dmp_collection(plan)
+    if groups is not None and copies_of:
+        groups["submodule_configs"] = submodule_configs(model, copies_of, plans, source)
     return {
         "kind": "torchrec_plan",
         "torchrec": VERSION,
-        "world_size": len(local_rank),
+        "world_size": sum(local),
         "local_world_size": local[0] if len(set(local)) == 1 else None,
         "compute_device": compute_device,
         **({} if quantized is None else {"qcomms": quantized}),
-        **({} if (groups := dmp_collection(plan)) is None else {"dmp_collection": groups}),
-        "plan": parameters,
+        **({} if groups is None else {"dmp_collection": groups}),
+        "plan": plans[None],
     }
 
 
-def dmp_collection(plan: Plan) -> dict[str, Any] | None:
-    """Arguments of DMPCollection that give the plan's groups of ranks, beside the plan of one group, which it deals out
-    to all of them; None for one world.
-
-    `sharding_strategy` is the name of a ShardingStrategy. `sync_every` and `state_every` are no arguments of it: they
-    say after how many steps a trainer calls `sync()`, and when with the optimizer state (null: never).
-    """
-    groups = plan.replicas
-    if groups is None or groups.chosen is None:
-        return None
-    intra, topology = groups.layout == "intra", planned_topology(plan)
-    on_host = min(group.accelerators.count for group in topology.nodes)
-    return {
-        "world_size": topology.world_size,
-        "sharding_group_size": groups.group_ranks,
-        "node_group_size": on_host // groups.factor if intra else on_host,
-        "use_inter_host_allreduce": not intra,
-        "sharding_strategy": "FULLY_SHARDED" if groups.strategy == "fully_sharded" else "DEFAULT",
-        "sync_every": groups.sync_every if groups.strategy == "default" else groups.state_every,
-        "state_every": groups.state_every,
-    }
+def _placements(ranks_of_host: Sequence[int], compute_device: str) -> list[str]:
+    """The device of each rank, as TorchRec writes it."""
+    local_ranks = [here for ranks in ranks_of_host for here in range(ranks)]
+    if compute_device == "cpu":
+        return [f"rank:{rank}/cpu" for rank in range(len(local_ranks))]
+    return [f"rank:{rank}/{compute_device}:{here}" for rank, here in enumerate(local_ranks)]
 
 
 def _groups_notes(plan: Plan) -> tuple[str, ...]:
@@ -119,6 +112,8 @@ def _groups_notes(plan: Plan) -> tuple[str, ...]:
     arguments = ", ".join(f"{name}={groups[name]}" for name in own)
     strategy = f"sharding_strategy=ShardingStrategy.{groups['sharding_strategy']}"
     notes = [f"The plan is that of one group: DMPCollection(..., plan=..., {arguments}, {strategy}) deals it out"]
+    if plan.replicas is not None and plan.replicas.rules:
+        notes.append("Types of modules with more copies have plans of their own, in submodule_configs")
     if groups["sync_every"] is not None:
         state = groups["state_every"]
         with_state = "never" if state is None else f"every {state:,} steps"

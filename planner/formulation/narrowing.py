@@ -3,7 +3,6 @@
 T tables, W ranks.
 """
 
-import fnmatch
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from cost_models.shards import (
     Ints,
 )
 from cost_models.workload.formats import DTYPES
+from cost_models.workload.table_names import are_named
 from planner.formulation.policy import Policy
 from planner.formulation.sites import sites_on
 from planner.problem.numbers import Bools
@@ -97,8 +97,7 @@ class Narrowing:
         """[T] tables that one of the patterns names; a pattern that names none is a fault."""
         matching = np.zeros(len(self.names), dtype=bool)
         for number, pattern in enumerate(patterns):
-            matches = re.compile(fnmatch.translate(pattern)).match
-            mine = np.array([name == pattern or matches(name) is not None for name in self.names], dtype=bool)
+            mine = are_named(pattern, self.names)
             if not mine.any():
                 self.fault((*path, number), f"no table is called {pattern!r}{_near(pattern, self.names)}")
             matching |= mine
@@ -107,13 +106,14 @@ class Narrowing:
     def follow_ranks(self) -> None:
         """A sharding needs all ranks of one of its sites: world-wide ones all, node-wide ones those of a node, or
         of two nodes where it cuts rows into parts."""
-        sites = sites_on(self.model.node_of_rank)
-        for number in np.unique(self.set_of).tolist():
-            ranks, tables = self.sets[number], self.set_of == number
+        sites, copies = sites_on(self.model.node_of_rank, self.model.extents), self.model.copies
+        for number, of_copies in np.unique(np.stack([self.set_of, copies]), axis=1).T.tolist():
+            ranks, tables = self.sets[number], (self.set_of == number) & (copies == of_copies)
             if ranks.all() or not ranks.any():
                 continue
-            whole = [int(of_extent.all(ranks).sum()) for of_extent in sites]
-            allowed = [whole[row.extent] > row.cuts_into_sites for row in SHARDING_ROWS.values()]
+            whole = np.array([int(of_extent.all(ranks).sum()) for of_extent in sites])
+            extents = self.model.extent_of(np.full(len(SHARDINGS), tables.argmax()), np.arange(len(SHARDINGS)))
+            allowed = whole[extents] > [row.cuts_into_sites for row in SHARDING_ROWS.values()]
             last = next(step for step in reversed(self.steps["ranks"]) if (step.tables & tables).any())
             self.narrow("shardings", last.path, last.words, tables, allowed)
 

@@ -118,11 +118,17 @@ class Space:
 
     @cached_property
     def _sites(self) -> tuple[Sites, ...]:
-        return sites_on(self.model.node_of_rank)
+        return sites_on(self.model.node_of_rank, self.model.extents)
 
     def sites_of(self, sharding: int) -> Sites:
         """Where the blocks of a sharding may be."""
         return self._sites[int(EXTENT_OF_SHARDING[sharding])]
+
+    @cached_property
+    def has_copies(self) -> Bools:
+        """[T] tables of which neighbours have copies: their blocks are on groups of ranks, and in options of their
+        own."""
+        return self.model.copies > 1
 
     @cached_property
     def columns_are_splittable(self) -> bool:
@@ -187,6 +193,8 @@ class Space:
         if SHARDING_ROWS[SHARDINGS[sharding]].cuts_into_sites:
             sizes = self.sites_of(sharding).sizes
             return _parts_of_rows(len(sizes)) if sizes.min() == sizes.max() else []
+        if sharding == COLUMN_WISE and self.columns_are_splittable:
+            return list(FEW_SPLITS) if self.has_copies.any() else []
         if SHARDING_ROWS[SHARDINGS[sharding]].most_blocks == 1:
             return [] if sharding == DATA_PARALLEL and tier != HBM else [1]
         is_grid, every = sharding == GRID_SHARD, self.cuts.of(tier) == "every"
@@ -200,8 +208,10 @@ class Space:
         tables, choices = self.model.tables, self.choices
         if SHARDING_ROWS[SHARDINGS[sharding]].cuts_into_sites:
             return self._applies_on_sites(sharding, tier, splits)
-        parts = splits * int(self.sites_of(sharding).sizes.min())
+        parts = splits * np.maximum(int(self.sites_of(sharding).sizes.min()) // self.model.copies, 1)
         is_legal = self.may(sharding, tier, splits)
+        if sharding == TABLE_WISE or (sharding == COLUMN_WISE and self.columns_are_splittable):
+            is_legal &= self.has_copies
         narrowest = np.maximum(NARROWEST_OF_FEW if self.cuts.of(tier) == "few" else 0, self.steps)
         is_legal &= tables.dim >= (splits * narrowest if splits > 1 else 0)
         if sharding != DATA_PARALLEL:
@@ -212,7 +222,7 @@ class Space:
             is_legal &= ~(choices.may(COLUMN_WISE, tier) & self.columns_are_splittable)
         if splits == 1 and sharding in (TABLE_COLUMN_WISE, COLUMN_WISE):
             is_legal &= ~choices.may(TABLE_WISE, tier)  # at the same cost
-        if sharding == COLUMN_WISE:
+        if sharding == COLUMN_WISE:  # also of tables of which neighbours have copies
             is_legal &= tables.dim % (splits * self.steps) == 0  # colocated blocks of a model that cuts evenly
         return np.asarray(is_legal)
 
@@ -240,13 +250,15 @@ class Space:
         `widths` [n] are the columns of its column blocks, which tile its columns; `most_ranks` hold one of them.
         """
         n, most_parts = len(widths), int(self.choices.max_shards[table])
+        most_ranks //= int(self.model.copies[table])
         if self.sites_of(sharding).reach == "group" and n * most_ranks > most_parts:
             return f"{n} column blocks on nodes of {most_ranks} ranks count as {n * most_ranks} parts"
         if n == 1 and sharding in (COLUMN_WISE, TABLE_COLUMN_WISE) and self.choices.may(TABLE_WISE, tier)[table]:
             sharding = TABLE_WISE  # at the same cost
         if sharding == TABLE_WISE:
             return None if self._known(self.may, TABLE_WISE, tier, 1)[table] else "no option of this cost model"
-        may_be_split = self.columns_are_splittable and self._known(self.may, COLUMN_WISE, tier, 2)[table]
+        may_be_split = self.columns_are_splittable and not self.has_copies[table]
+        may_be_split = may_be_split and bool(self._known(self.may, COLUMN_WISE, tier, 2)[table])
         if sharding in (COLUMN_WISE, TABLE_COLUMN_WISE) and may_be_split:
             return self._outside_splittable(table, tier, widths)
         if SHARDING_ROWS[SHARDINGS[sharding]].cuts_into_sites:

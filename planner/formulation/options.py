@@ -11,7 +11,6 @@ from cost_models.model import CostModel
 from cost_models.shards import (
     COLUMN_WISE,
     DATA_PARALLEL,
-    EXTENT_OF_SHARDING,
     GRID_SHARD,
     MULTI_NODE_ROW_WISE,
     PLACEMENT_TIERS,
@@ -132,7 +131,8 @@ def enumerate_options(
     A table on single ranks is one splittable option per tier and cache size: any widths that tile its columns, from
     table_wise to narrow column_wise blocks; where the policy limits its parts to few, the whole table and each
     partition are options of their own. table_column_wise is column_wise with its blocks held on one node, at the
-    same cost: it is only enumerated where the policy forbids column_wise.
+    same cost: it is only enumerated where the policy forbids column_wise. Where neighbours have copies of a table, it
+    is whole, or cut into 2, 4 or 8 equal column blocks, each an option of its own.
     """
     choices = policy if isinstance(policy, AllowedChoices) else allowed_choices(model, policy)
     if cuts is not None:
@@ -233,9 +233,8 @@ def _joined(parts: Sequence[_Variant]) -> _Variant:
 def _splittable_variant(space: Space, tier: int) -> _Variant:
     """Blocks of single ranks that tile a table in any numbers: its widths, and the whole table, which is column_wise in
     one block where the policy does not allow table_wise."""
-    is_table_wise, may_be_cut = space.may(TABLE_WISE, tier, 1), space.may(COLUMN_WISE, tier, 2)
-    if not space.columns_are_splittable:
-        may_be_cut = np.zeros_like(may_be_cut)
+    is_table_wise = space.may(TABLE_WISE, tier, 1) & ~space.has_copies
+    may_be_cut = space.may(COLUMN_WISE, tier, 2) & space.columns_are_splittable & ~space.has_copies
     units, variants = space.units, []
     for width in range(1, int(units.max(initial=0)) + 1):
         whole = units == width
@@ -250,7 +249,7 @@ def _splittable_variant(space: Space, tier: int) -> _Variant:
 
 def _partition_variants(space: Space, tier: int) -> Iterator[_Variant]:
     """Each way to cut tables into the few parts that the policy allows, the widest part first."""
-    may_be_cut = space.may(COLUMN_WISE, tier, 2) & space.columns_are_splittable
+    may_be_cut = space.may(COLUMN_WISE, tier, 2) & space.columns_are_splittable & ~space.has_copies
     for tables, widths in space.partitions():
         index = np.flatnonzero(tables & may_be_cut)
         if not len(index):
@@ -268,6 +267,7 @@ def _fixed_cuts(space: Space, tier: int) -> list[tuple[int, int]]:
     """(sharding, column blocks, or parts of the rows) of the fixed options that are tried in a tier."""
     kinds = [ROW_WISE, GRID_SHARD, TABLE_ROW_WISE, *([] if space.columns_are_splittable else [COLUMN_WISE])]
     kinds += [TABLE_COLUMN_WISE, DATA_PARALLEL, MULTI_NODE_ROW_WISE]
+    kinds += [TABLE_WISE, COLUMN_WISE] * bool(space.has_copies.any())
     return [(sharding, n) for sharding in kinds for n in space.counts(sharding, tier)]
 
 
@@ -322,10 +322,11 @@ def uncapped_problem(model: CostModel, options: Options) -> Problem:
     colocated = np.array(model.node_colocated_shardings)
     opens = np.searchsorted(options.block_option, np.arange(len(options.table)))
     of_part, of_parts = _parts_of_rows(model, options)
+    copies = model.copies[blocks.table]
     return Problem(
         kind_of_rank=model.kind_of_rank,
         node_of_rank=model.node_of_rank,
-        sites=sites_on(model.node_of_rank),
+        sites=sites_on(model.node_of_rank, model.extents),
         stage_of_column=np.array([column.stage for column in columns], dtype=np.int64),
         resource_of_rank=np.stack([model.resource_of_rank(column.resource) for column in columns]),
         stage_constants=model.constants,
@@ -342,8 +343,9 @@ def uncapped_problem(model: CostModel, options: Options) -> Problem:
         block_count=options.block_count,
         block_units=options.block_units,
         block_usual=options.block_usual,
-        block_extent=EXTENT_OF_SHARDING[blocks.sharding],
+        block_extent=model.extent_of(blocks.table, blocks.sharding),
         block_replicated=blocks.sharding == DATA_PARALLEL,
+        block_copies=copies,
         block_rows=options.block_rows,
         fixed=np.stack([cost.fixed for cost in costs]),
         by_rows=np.stack([cost.by_rows * of_part for cost in costs]),
@@ -374,8 +376,10 @@ def at_lines(problem: Problem, model: CostModel, options: Options) -> Problem:
 
 
 def _parts_of_rows(model: CostModel, options: Options) -> tuple[Floats | float, Floats | float]:
-    """[B, 1] the share that each block has of its table's rows, and the parts that these are cut into; 1 where no
-    option cuts rows into parts."""
+    """[B, 1] the share that all ranks of each block have of its table's rows (above 1 with copies), and the parts that
+    these are cut into; 1 where nothing has copies, and no option cuts rows into parts."""
+    if (model.copies > 1).any():
+        return model.copies[options.blocks.table].astype(float)[:, None], 1.0
     if not options.block_holders.any():
         return 1.0, 1.0
     taken = np.bincount(options.block_option, weights=options.block_count)[options.block_option]
@@ -387,11 +391,12 @@ def _within_parts(model: CostModel, options: Options) -> Bools:
     """[K, B] whether a table has no more parts than the policy allows where all its blocks are on nodes of the kind."""
     blocks = np.bincount(options.block_option, weights=options.block_count, minlength=len(options.table))
     most = options.choices.max_shards[options.table[options.block_option]]
-    within = np.ones((model.kind_count, len(most)), dtype=bool)
-    for extent, sites in enumerate(sites_on(model.node_of_rank)):
+    within, table = np.ones((model.kind_count, len(most)), dtype=bool), options.table[options.block_option]
+    extents, copies = model.extent_of(table, options.block_sharding), model.copies[table]
+    for extent, sites in enumerate(sites_on(model.node_of_rank, model.extents)):
         if sites.reach == "group":
-            here = EXTENT_OF_SHARDING[options.block_sharding] == extent
+            here = extents == extent
             for k in range(model.kind_count):
-                ranks = int(sites.sizes[sites.of_rank[model.kind_of_rank == k]].max())
+                ranks = int(sites.sizes[sites.of_rank[model.kind_of_rank == k]].max()) // copies
                 within[k, here] = (ranks * blocks[options.block_option] <= most)[here]
     return within

@@ -30,6 +30,7 @@ from cost_models.stages import VectorExchange
 from cost_models.workload import spellings
 from cost_models.workload.formats import DTYPES
 from cost_models.workload.kernels import SERVED_OF
+from cost_models.workload.table_names import Globs
 from cost_models.workload.words import Dtype
 from planner.formulation.replica_choices import ReplicaChoices
 from topologies.cluster import LATER, Topology
@@ -128,13 +129,6 @@ Ranks = Annotated[
     PlainSerializer(rank_ranges, return_type=str),
     WithJsonSchema(_RANKS_SCHEMA),
 ]
-Globs = Annotated[
-    tuple[Annotated[str, Field(min_length=1)], ...],
-    BeforeValidator(_as_list),
-    Field(min_length=1),
-    WithJsonSchema({"type": ["string", "array"], "items": {"type": "string"}, "examples": ["user_*"]}),
-]
-"""Names of tables, or patterns with `*`, `?` and `[abc]`."""
 Kept = Annotated[
     Amount,
     BeforeValidator(_parse_amount),

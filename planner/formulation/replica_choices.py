@@ -6,9 +6,10 @@ A candidate is `Replicas`, or None for one world of ranks.
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
+import numpy as np
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from cost_models.replicas import Replicas, ReplicatedCluster, SyncStrategy
+from cost_models.replicas import ReplicaRule, Replicas, ReplicatedCluster, SyncStrategy
 from cost_models.workload.models import Workload
 from topologies.cluster import Count, Topology
 from topologies.documents import Record
@@ -44,11 +45,18 @@ class ReplicaChoices(Record):
     fully_sharded."""
     strategy: SyncStrategy = "default"
     """What TorchRec calls its sharding strategy; see docs/reference/formats.md."""
+    rules: tuple[ReplicaRule, ...] = ()
+    """Tables with more copies than `factor`."""
 
     @model_validator(mode="after")
     def _of_some_copies(self) -> "ReplicaChoices":
-        self.replicas(2, self.layout[0])
+        self.replicas(2, self._layouts[0])
         return self
+
+    @property
+    def _layouts(self) -> tuple[Layout, ...]:
+        """Those that are tried: with rules, where none are stated, the one that these know."""
+        return ("intra",) if self.rules and "layout" not in self.model_fields_set else self.layout
 
     def replicas(self, factor: int, layout: Layout) -> Replicas:
         """The choice of so many copies."""
@@ -61,13 +69,14 @@ class ReplicaChoices(Record):
             strategy=self.strategy,
             sync_every=self.sync_every,
             state_every=None if state == "never" else state,
+            rules=self.rules,
         )
 
     @property
     def without_effect(self) -> tuple[str, ...]:
         """What is said of copies, in words, where there are none in any case."""
         given = [name for name in ("layout", "sync_every", "state_every", "strategy") if name in self.model_fields_set]
-        if self.factor != (1,) or not given:
+        if self.factor != (1,) or not given or self.rules:
             return ()
         does = "does" if len(given) == 1 else "do"
         return (f"replicas: factor 1 is one world of ranks, which {' and '.join(given)} {does} not concern",)
@@ -76,10 +85,10 @@ class ReplicaChoices(Record):
         """Every choice on so many ranks, whether or not it can be had there."""
         factors = [each for each in range(1, world // 2 + 1) if world % each == 0] or [1]
         for factor in factors if self.factor == AUTO else self.factor:
-            if factor == 1:
+            if factor == 1 and not self.rules:
                 yield None
             else:
-                yield from (self.replicas(factor, layout) for layout in self.layout)
+                yield from (self.replicas(factor, layout) for layout in self._layouts)
 
 
 def candidates(choices: ReplicaChoices | None, topology: Topology, workload: Workload) -> tuple[Replicas | None, ...]:
@@ -94,14 +103,15 @@ def candidates(choices: ReplicaChoices | None, topology: Topology, workload: Wor
     for each in choices.listed(topology.world_size):
         try:
             if each is not None:
-                cluster = ReplicatedCluster(topology, each)
-                _ = cluster.group, cluster.workload(workload)
+                for copies in np.unique(each.factors([table.name for table in workload.tables])).tolist():
+                    cluster = ReplicatedCluster(topology, each.alike(copies))
+                    _ = cluster.group, cluster.workload(workload)
             found.append(each)
         except InputError as error:
             assert each is not None
             refused[each.factor] = error
     missing = set(refused) - {1 if each is None else each.factor for each in found}
-    if choices.factor != AUTO and missing:
+    if missing and (choices.factor != AUTO or not found):
         raise refused[min(missing)]
     if any(found):
         _expect_known(workload)

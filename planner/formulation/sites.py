@@ -1,16 +1,18 @@
 """The sites of the extents that costs know, on given nodes."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from cost_models.shards import EXTENTS, Ints
+from cost_models.shards import EXTENTS, ExtentRow, Ints
 from planner.problem.arrays import Problem
 from planner.problem.numbers import Bools
 from planner.problem.sites import Sites
 
 
-def sites_on(node_of_rank: Ints) -> tuple[Sites, ...]:
+def sites_on(node_of_rank: Ints, extents: Sequence[ExtentRow] = EXTENTS) -> tuple[Sites, ...]:
     """The sites of every extent, where the ranks [W] are on these nodes."""
-    return tuple(Sites(extent.reach, extent.site_of_rank(node_of_rank)) for extent in EXTENTS)
+    return tuple(Sites(extent.reach, extent.site_of_rank(node_of_rank)) for extent in extents)
 
 
 def has_place(problem: Problem) -> Bools:

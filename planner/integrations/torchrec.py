@@ -14,7 +14,7 @@ from topologies.errors import Fault, InputError
 if TYPE_CHECKING:
     from torch import nn
     from torchrec.distributed.planner.types import ParameterConstraints
-    from torchrec.distributed.types import ModuleSharder, ParameterSharding, ShardingPlan
+    from torchrec.distributed.types import DMPCollectionConfig, ModuleSharder, ParameterSharding, ShardingPlan
 
 
 Source = Plan | Mapping[str, Any] | str | Path
@@ -46,7 +46,8 @@ def to_sharding_plan(
     if isinstance(document, Plan):
         device = compute_device or ("cuda" if torch.cuda.is_available() else "cpu")
         document = torchrec_plan(document, compute_device=device, source=source)
-    entries = {(path, name): entry for path, of in document["plan"].items() for name, entry in of.items()}
+    plans = [document["plan"], *(each["plan"] for each in _submodule_configs(document))]
+    entries = {(path, name): entry for each in plans for path, of in each.items() for name, entry in of.items()}
     collections = list(collections_of(module)) if sharders is None else sharded_collections(module, sharders)
     faults, used = [], set[tuple[str, str]]()
     module_plans: dict[str, EmbeddingModuleShardingPlan] = {}
@@ -72,6 +73,44 @@ def to_sharding_plan(
     if faults:
         raise InputError(faults)
     return ShardingPlan(dict(module_plans))
+
+
+def to_submodule_configs(
+    plan: Source,
+    module: "nn.Module",
+    *,
+    compute_device: str | None = None,
+    sharders: "Sequence[ModuleSharder[Any]] | None" = None,
+) -> "list[DMPCollectionConfig]":
+    """The `submodule_configs` of DMPCollection, whose `plan` is that of `to_sharding_plan`: one for each type of module
+    that has more copies than the others, with a plan of its own. Arguments and errors are those of `to_sharding_plan`.
+    """
+    import torchrec
+    from torchrec.distributed.types import DMPCollectionConfig, ShardingPlan, ShardingStrategy
+
+    document, source = exported_document(plan, "torchrec_plan")
+    if isinstance(document, Plan):
+        document = torchrec_plan(document, source=source)
+    types = {name: type(of) for name, of in module.named_modules()}
+    configs = []
+    for each in _submodule_configs(document):
+        whole = to_sharding_plan(document, module, compute_device=compute_device, sharders=sharders)
+        own = getattr(torchrec, each["module"])
+        configs.append(
+            DMPCollectionConfig(
+                own,
+                ShardingPlan({path: of for path, of in whole.plan.items() if types[path] is own}),
+                each["sharding_group_size"],
+                use_inter_host_allreduce=each["use_inter_host_allreduce"],
+                sharding_strategy=ShardingStrategy[each["sharding_strategy"]],
+            )
+        )
+    return configs
+
+
+def _submodule_configs(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Those of an exported plan."""
+    return list(document.get("dmp_collection", {}).get("submodule_configs", ()))
 
 
 def to_constraints(plan: Source) -> "dict[str, ParameterConstraints]":

@@ -38,7 +38,7 @@ from torchrec.distributed.types import ModuleSharder, ShardingPlan, ShardingStra
 from cost_models.dense import parameter_bytes
 from cost_models.workload.models import Workload
 from planner.document.plan import Plan
-from planner.exporters.torchrec import dmp_collection
+from planner.exporters.torchrec_groups import dmp_collection
 from planner.formulation.replica_choices import ReplicaChoices
 from planner.integrations.torchrec import to_sharding_plan
 from planner.integrations.torchrec_collections import Collection, sharded_collections
@@ -124,6 +124,9 @@ class ShardPlanner(EmbeddingPlannerBase):  # type: ignore[misc]
         self._reserves = storage_reservation is not None
         self._workload, self._cost_model = workload, cost_model
         self._replicas = ReplicaChoices(factor=replicas, layout="intra") if isinstance(replicas, int) else replicas
+        if self._replicas is not None and self._replicas.rules:
+            message = "rules: the planner of one module gives all its tables as many copies; use planner plan"
+            raise ShardPlannerError.of("replicas", message, PlannerErrorType.INPUT_VALIDATION)
         if self._replicas is not None and (callbacks or plan_loader is not None):
             what = "callbacks" if callbacks else "plan_loader"
             message = "knows one world of ranks; leave it out, or replicas"

@@ -197,7 +197,8 @@ def _shard_matrix(problem: Problem, options: Options, items: list[tuple[int, int
         width, rows = int(options.block_columns[block]), int(problem.block_rows[block])
         ranks, row_start, held = rank_rows(problem, block, place)
         kinds = problem.kind_of_rank[ranks]
-        size = problem.bytes_fixed[kinds, block] + problem.bytes_by_rows[kinds, block] * (held / rows)[:, None]
+        share = (held / (rows * problem.block_copies[block]))[:, None]
+        size = problem.bytes_fixed[kinds, block] + problem.bytes_by_rows[kinds, block] * share
         columns = np.tile([column, width], (len(ranks), 1))
         parts.append(np.column_stack([ranks, row + row_start, held, columns, size]))
         if problem.option_apart[problem.block_option[block]]:
@@ -213,8 +214,9 @@ def rank_rows(problem: Problem, block: int, place: int) -> tuple[Ints, Ints, Int
     ranks = np.arange(problem.world)[problem.sites_of(block).ranks(place)]
     if problem.block_replicated[block]:
         return ranks, np.zeros_like(ranks), np.full_like(ranks, rows)
-    held = block_rows(np.array(rows), len(ranks), np.arange(len(ranks)))
-    return ranks, np.cumsum(held) - held, held
+    copies = int(problem.block_copies[block])
+    held = block_rows(np.array(rows), len(ranks) // copies, np.arange(len(ranks) // copies))
+    return ranks, np.repeat(np.cumsum(held) - held, copies), np.repeat(held, copies)
 
 
 def rank_plans(model: CostModel, rank_bytes: Floats, busy: Floats) -> tuple[RankPlan, ...]:

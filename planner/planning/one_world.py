@@ -13,10 +13,10 @@ def beside_one_world(planned: Plan) -> tuple[OtherReplicas, ...]:
     It is searched for as `planner plan --effort 1` does, under the plan's policy and seed.
     """
     groups, origin = planned.replicas, planned.provenance
-    if groups is None or groups.factor == 1:
+    if groups is None or groups.is_one_world:
         return () if groups is None else groups.others
-    others = tuple(each for each in groups.others if each.factor > 1 or each.step_s is not None)
-    if any(each.factor == 1 for each in others):
+    others = tuple(each for each in groups.others if each.layout is not None or each.step_s is not None)
+    if any(each.layout is None for each in others):
         return others
     policy = origin.policy.model_copy(update={"replicas": None})
     inputs = planned_inputs(planned)

@@ -74,12 +74,15 @@ class Problem:
     """[B] index into `sites`."""
     block_replicated: Bools
     """[B] of world-wide blocks: every rank holds all rows, instead of ceil(rows / W) each in rank order."""
+    block_copies: Ints
+    """[B] how many neighbours of a site hold the same rows: a block that is cut over n of its ranks has n / copies
+    parts. 1 but for tables with more replicas than others; of replicated blocks, too."""
     block_rows: Ints
     """[B] rows of the block: the table's, or those of its part of them."""
     fixed: Floats
     """[K, B, C] load of each rank that takes part in the block, whatever rows it holds."""
     by_rows: Floats
-    """[K, B, C] load times the share of the block's rows that the rank holds."""
+    """[K, B, C] load times the rank's share of all rows that the block's ranks hold, copies included."""
     everywhere: Floats
     """[K, B, C] load of every rank of the world, once per block."""
     bytes_fixed: Floats

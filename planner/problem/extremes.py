@@ -30,8 +30,7 @@ class Extremes:
         """
         problem = self.problem
         demand = np.zeros((problem.kinds, len(problem.block_option), len(problem.pool_capacity)))
-        rows = problem.block_rows
-        largest = -(-rows // problem.row_shares.cuts) / rows
+        largest = problem.row_shares.largest
         for k in range(problem.kinds):
             first = int(np.flatnonzero(problem.kind_of_rank == k)[0])
             for m, (pool, capacity) in enumerate(zip(problem.pool_of_rank, problem.pool_capacity, strict=True)):
@@ -85,8 +84,7 @@ class Extremes:
         """[n, C] the most that one instance of each resource is loaded by a block on a site; by a world-wide one, 0."""
         problem = self.problem
         ranks = self._sharing_of_resources[kind][problem.block_extent[blocks]]
-        rows = problem.block_rows[blocks]
-        largest = -(-rows // problem.row_shares.cuts[kind, blocks]) / rows
+        largest = problem.row_shares.largest[kind, blocks]
         share = np.minimum(ranks * largest[:, None], 1.0)
         load = problem.fixed[kind, blocks] * ranks + problem.by_rows[kind, blocks] * share
         load[problem.is_world_wide[blocks]] = 0.0

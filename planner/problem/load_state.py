@@ -149,7 +149,8 @@ def place_on_groups(problem: Problem, state: LoadState, blocks: Ints, places: In
         block, first, size = blocks[of_extent], sites.first[places[of_extent]], sites.sizes[places[of_extent]]
         item = np.repeat(np.arange(len(block)), size)
         place_in_group = np.arange(len(item)) - np.repeat(size.cumsum() - size, size)
-        share = shares_at(rows[of_extent][item], size[item], place_in_group)
+        copies = problem.block_copies[block[item]]
+        share = shares_at(rows[of_extent][item], size[item], place_in_group, copies)
         share[problem.block_replicated[block[item]]] = 1.0
         _place_parts(problem, state, block[item], first[item] + place_in_group, share, sign)
 

@@ -259,9 +259,9 @@ def ranks_of(problem: Problem, block: Ints, place: Ints) -> tuple[Ints, Ints]:
 
 def _rows(problem: Problem, block: Ints, ranks: Ints, position: Ints) -> tuple[Ints, Ints]:
     """First of the block's rows, and how many of them, that the rank at a position of its site holds."""
-    rows = problem.block_rows[block]
-    size = -(-rows // np.where(problem.block_replicated[block], 1, ranks))
-    start = np.minimum(np.where(problem.block_replicated[block], 0, position * size), rows)
+    rows, copies = problem.block_rows[block], problem.block_copies[block]
+    size = -(-rows // np.where(problem.block_replicated[block], 1, ranks // copies))
+    start = np.minimum(np.where(problem.block_replicated[block], 0, position // copies * size), rows)
     return start, np.minimum(size, rows - start)
 
 

@@ -1,4 +1,5 @@
-"""Rows of blocks that are cut by rows: over how many ranks, and which share of the block's each rank holds."""
+"""Rows of blocks that are cut by rows: over how many ranks, and which share of what all its ranks hold each of them
+holds. Where neighbours hold copies of the same rows, shares add up to 1 all the same."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,7 +18,7 @@ class RowShares:
     """The shares of all blocks of one problem; `planner.problem.arrays` explains the letters."""
 
     problem: "Problem"
-    _known: dict[tuple[int, int], Floats] = field(default_factory=dict)
+    _known: dict[tuple[int, int, int], Floats] = field(default_factory=dict)
     """Shares that were asked for before: a local search asks for the same ones all the time."""
 
     @cached_property
@@ -35,18 +36,24 @@ class RowShares:
     @cached_property
     def cuts(self) -> Ints:
         """[K, B] ranks over which the block's rows are cut, if it is on a site of the kind."""
-        cuts = np.where(self.problem.is_world_wide, self.problem.world, self.holders)
+        cuts = np.where(self.problem.is_world_wide, self.problem.world, self.holders) // self.problem.block_copies
         return np.where(self.problem.block_replicated, 1, cuts)
+
+    @cached_property
+    def largest(self) -> Floats:
+        """[K, B] the share that the rank with the most rows holds, likewise; of replicated blocks, 1."""
+        rows = self.problem.block_rows
+        return np.asarray(-(-rows // self.cuts) / rows / self.problem.block_copies)
 
     def on_site(self, block: int, ranks: int) -> Floats:
         """[ranks] share of the block's rows that each rank of a site of `ranks` ranks holds."""
         problem = self.problem
         if problem.block_replicated[block]:
             return np.ones(ranks)
-        rows = int(problem.block_rows[block])
-        if (rows, ranks) not in self._known:
-            self._known[rows, ranks] = row_shares(rows, ranks)
-        return self._known[rows, ranks]
+        key = int(problem.block_rows[block]), ranks, int(problem.block_copies[block])
+        if key not in self._known:
+            self._known[key] = row_shares(*key)
+        return self._known[key]
 
     def on_every_site(self, block: int) -> Floats:
         """[W] share of the block's rows that each rank holds, were it on every site."""
@@ -55,15 +62,17 @@ class RowShares:
             return np.ones(problem.world)
         size = np.repeat(sites.sizes, sites.sizes)
         place = np.arange(problem.world) - np.repeat(sites.first, sites.sizes)
-        return shares_at(np.asarray(problem.block_rows[block]), size, place)
+        return shares_at(np.asarray(problem.block_rows[block]), size, place, problem.block_copies[block])
 
 
-def row_shares(rows: int, ranks: int) -> Floats:
-    """Shares of `rows` cut into ceil-blocks over `ranks`, in order; the last ones may be smaller or empty."""
-    return shares_at(np.array(rows), np.array(ranks), np.arange(ranks))
+def row_shares(rows: int, ranks: int, copies: int = 1) -> Floats:
+    """Shares of `rows` cut into ceil-blocks over `ranks`, in order; the last ones may be smaller or empty. So many
+    neighbours hold `copies` of one block, each a part of its share."""
+    return shares_at(np.array(rows), np.array(ranks), np.arange(ranks), np.array(copies))
 
 
-def shares_at(rows: Ints, ranks: Ints, place: Ints) -> Floats:
-    """[n] the share of `rows` that the rank at a `place` of so many holds, where they are cut into ceil-blocks."""
-    size = -(-rows // ranks)
-    return np.asarray(np.clip(rows - place * size, 0, size) / rows)
+def shares_at(rows: Ints, ranks: Ints, place: Ints, copies: Ints) -> Floats:
+    """[n] the share of `rows` that the rank at a `place` of so many holds, where they are cut into ceil-blocks of which
+    so many neighbours hold `copies`."""
+    size = -(-rows // (ranks // copies))
+    return np.asarray(np.clip(rows - place // copies * size, 0, size) / rows / copies)

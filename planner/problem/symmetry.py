@@ -81,8 +81,10 @@ def _row_shares(problem: Problem) -> list[Floats]:
     by_rows &= ~problem.block_replicated & ~problem.is_on_rank
     shares = []
     for extent, sites in enumerate(problem.sites):
-        rows = np.unique(problem.block_rows[(problem.block_extent == extent) & by_rows])
-        shares += [np.concatenate([row_shares(int(n), ranks) for ranks in sites.sizes.tolist()])[None] for n in rows]
+        here = (problem.block_extent == extent) & by_rows
+        cuts = np.unique(np.stack([problem.block_rows[here], problem.block_copies[here]]), axis=1)
+        for rows, copies in cuts.T.tolist():
+            shares.append(np.concatenate([row_shares(rows, ranks, copies) for ranks in sites.sizes.tolist()])[None])
     return shares
 
 

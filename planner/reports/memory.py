@@ -109,10 +109,12 @@ def _physical_parts(model: StepModel, placed: PlacedShards) -> dict[str, Floats]
     shards = np.bincount(which, minlength=len(blocks)).astype(float)
     rows = np.bincount(which, weights=placed.rows / model.tables.rows[placed.blocks.table], minlength=len(blocks))
     parts: dict[str, Floats] = {words: np.zeros(len(model.memories)) for words in PARTS.values()}
-    for (tier, component), load in block_bytes(model.tables, blocks, model.batching).items():
-        if MEMORY_TIERS[tier] in model.memories:
-            size = (load.fixed * shards).sum() + (load.by_rows * rows).sum()
-            parts[PARTS[component]][model.memories.index(MEMORY_TIERS[tier])] += size
+    for copies, own in model.models_by_copies:
+        here = np.flatnonzero(model.copies[blocks.table] == copies)
+        for (tier, component), load in block_bytes(model.tables, blocks.take(here), own.batching).items():
+            if MEMORY_TIERS[tier] in model.memories:
+                size = (load.fixed * shards[here]).sum() + (load.by_rows * rows[here]).sum()
+                parts[PARTS[component]][model.memories.index(MEMORY_TIERS[tier])] += size
     cut = (model.cut_copy_bytes(blocks) * rows).sum()
     if cut:
         parts["copies, as they are cut"] = np.where(np.arange(len(model.memories)) == MEMORY_HBM, cut, 0.0)

@@ -291,6 +291,8 @@ def _render_no_plan(plan: Plan, console: "Console") -> None:
             console.print(
                 f"Each of {plan.replicas.factor} groups of ranks has all tables; fewer take less (--replicas)."
             )
+        if plan.replicas is not None and plan.replicas.rules:
+            console.print("Rules of replicas give tables more copies; fewer take less.")
     elif plan.unplaced is not None:
         console.print(f"No plan was found: {plan.unplaced.summary}.")
         if plan.provenance.ended_by_time:

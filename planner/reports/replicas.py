@@ -33,11 +33,13 @@ def render_replicas(plan: Plan, replicas: PlannedReplicas, console: "Console") -
 
 def groups_words(replicas: PlannedReplicas) -> str:
     """`4 groups of 32 ranks (intra) with all tables each, averaged every 10 steps`."""
-    if replicas.factor == 1:
-        return f"One world of {counted(replicas.group_ranks, 'rank')}"
-    groups = (
-        f"{replicas.factor} groups of {counted(replicas.group_ranks, 'rank')} ({replicas.layout}) with all tables each"
-    )
+    ranks = counted(replicas.group_ranks, "rank")
+    if replicas.is_one_world:
+        return f"One world of {ranks}"
+    groups = f"{replicas.factor} groups of {ranks} ({replicas.layout}) with all tables each"
+    if replicas.rules:
+        one = f"One world of {ranks}" if replicas.factor == 1 else groups
+        groups = f"{one}, and copies of some on neighbours ({'; '.join(rule.words for rule in replicas.rules)})"
     if replicas.strategy == "fully_sharded":
         weights = "whose copies are cut over each other and averaged in each step"
     else:

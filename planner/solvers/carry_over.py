@@ -98,8 +98,7 @@ class CarryOver:
     def _most_bytes(self, placement: Placement) -> Floats:
         """Return the bytes [I, M] that each block takes on the rank where it takes most."""
         problem, block = self._problem, placement.item_block
-        _, count = ranks_of(problem, block, placement.item_place)
-        rows = problem.block_rows[block]
-        share = np.where(problem.block_replicated[block], 1.0, -(-rows // count) / rows)[:, None]
+        first, _ = ranks_of(problem, block, placement.item_place)
+        share = problem.row_shares.largest[problem.kind_of_rank[first], block][:, None]
         size = problem.bytes_fixed[:, block] + problem.bytes_by_rows[:, block] * share
         return np.asarray(size.max(axis=0))

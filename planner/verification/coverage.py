@@ -10,6 +10,7 @@ from cost_models.shards import (
     SHARDINGS,
     Ints,
     block_rows,
+    neighbours,
 )
 from planner.document.plan import TablePlan
 from planner.document.shards import Shards
@@ -17,12 +18,12 @@ from planner.formulation.option_space import COLUMN_UNIT
 
 
 def coverage_fault(
-    table: TablePlan, shape: tuple[int, int], node_of_rank: Ints, colocated: tuple[int, ...]
+    table: TablePlan, shape: tuple[int, int], node_of_rank: Ints, colocated: tuple[int, ...], copies: int = 1
 ) -> str | None:
     """What is wrong with how a table's shards cover it; None when every element is held as the sharding says.
 
     `shape` are its stored rows and its columns; `node_of_rank` is [W]; `colocated` are shardings of which the blocks
-    are on different ranks of one node.
+    are on different ranks of one node; so many neighbours have `copies` of each shard.
     """
     shards, world, (rows, columns) = table.shards, len(node_of_rank), shape
     sharding = SHARDINGS.index(table.sharding)
@@ -38,15 +39,16 @@ def coverage_fault(
     nodes = node_of_rank[shards.rank]
     if sharding in colocated and (len(set(nodes.tolist())) != 1 or len(set(shards.rank.tolist())) != len(shards)):
         return f"{table.sharding} needs different ranks of one node"
-    site_of_rank = EXTENTS[EXTENT_OF_SHARDING[sharding]].site_of_rank(node_of_rank)
+    extent = EXTENTS[EXTENT_OF_SHARDING[sharding]]
+    site_of_rank = (neighbours(copies) if extent.reach == "rank" and copies > 1 else extent).site_of_rank(node_of_rank)
     if SHARDING_ROWS[table.sharding].cuts_into_sites:
         return _parts_fault(table, rows, site_of_rank)
     for _, _, index in blocks:
         ranks = np.flatnonzero(site_of_rank == site_of_rank[shards.rank[index[0]]])
         if not np.array_equal(shards.rank[index], ranks):
             return f"{table.sharding} needs one shard on each of its ranks, in their order"
-        rank_rows = block_rows(np.array(rows), len(ranks), np.arange(len(ranks)))
-        start = np.cumsum(rank_rows) - rank_rows
+        held = block_rows(np.array(rows), len(ranks) // copies, np.arange(len(ranks) // copies))
+        rank_rows, start = np.repeat(held, copies), np.repeat(np.cumsum(held) - held, copies)
         if sharding == DATA_PARALLEL:
             rank_rows, start = np.full(len(ranks), rows), np.zeros(len(ranks), dtype=np.int64)
         if not (np.array_equal(shards.rows[index], rank_rows) and np.array_equal(shards.row_start[index], start)):

@@ -36,16 +36,16 @@ def table_faults(plan: Plan, model: CostModel) -> Iterator[str]:
         extra = [name for name in planned if name not in set(expected)]
         yield f"tables: missing {missing[:3]}, not in the workload or twice {extra[:3]}, or in another order"
         return
-    for table, profile in zip(plan.tables, workload.tables, strict=True):
-        rows = workload.stored_rows(profile)
-        problem = coverage_fault(table, (rows, profile.dim), model.node_of_rank, model.node_colocated_shardings)
+    for table, profile, copies in zip(plan.tables, workload.tables, model.copies.tolist(), strict=True):
+        shape = workload.stored_rows(profile), profile.dim
+        problem = coverage_fault(table, shape, model.node_of_rank, model.node_colocated_shardings, copies)
         if problem:
             yield f"table {table.name}: {problem}"
         if (table.tier in PARTLY_IN_HBM) != (table.cache_fraction is not None):
             yield f"table {table.name}: a cache fraction goes with the tiers that are partly in HBM, and only with them"
         elif table.cache_fraction is not None and not 0 < table.cache_fraction <= 1:
             yield f"table {table.name}: its cache fraction {table.cache_fraction!r} is no share above 0 and at most 1"
-        elif fault := numbering_fault(table, rows):
+        elif fault := numbering_fault(table, shape[0]):
             yield f"table {table.name}: {fault}"
 
 

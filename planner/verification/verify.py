@@ -88,7 +88,7 @@ def verify(plan: Plan, former: Plan | None = None, folder: str | Path | None = N
         options = planned_options(plan.provenance, model, choices)
         faults += faults_of_reason(plan, model, options)
         return [*faults, *(() if plan.tables else _moves(plan, model, choices, former))]
-    placed = list(_shape(plan, model)) or list(_policy(plan, choices))
+    placed = list(_shape(plan, model)) or list(_policy(plan, model, choices))
     faults += placed
     if placed:
         return faults
@@ -122,12 +122,12 @@ def verify_limits(plan: Plan, model: CostModel) -> list[str]:
 
     For a plan whose tables are covered and whose figures the `model` computed a moment ago; `verify` checks these, too.
     """
-    broken = list(_policy(plan, allowed_choices(model, plan.provenance.policy)))
+    broken = list(_policy(plan, model, allowed_choices(model, plan.provenance.policy)))
     return broken or list(capacity_faults(plan, model, model.evaluate(placed_shards(plan))))
 
 
-def _policy(plan: Plan, choices: AllowedChoices) -> Iterator[str]:
-    yield from violations(choices, [_held(table) for table in plan.tables])
+def _policy(plan: Plan, model: CostModel, choices: AllowedChoices) -> Iterator[str]:
+    yield from violations(choices, [_held(*each) for each in zip(plan.tables, model.copies.tolist(), strict=True)])
 
 
 def _options(plan: Plan, model: CostModel, choices: AllowedChoices) -> Iterator[str]:
@@ -166,8 +166,8 @@ def outside_options(plan: Plan, model: CostModel, choices: AllowedChoices) -> di
     return outside
 
 
-def _held(table: TablePlan) -> HeldTable:
-    """How the plan holds a table, in the words of the choices."""
+def _held(table: TablePlan, copies: int) -> HeldTable:
+    """How the plan holds a table of which neighbours have so many copies, in the words of the choices."""
     shards = table.shards
     replicated = table.sharding == "data_parallel"
     return HeldTable(
@@ -177,7 +177,7 @@ def _held(table: TablePlan) -> HeldTable:
         DTYPES.index(table.dtype),
         STATE_PLACES.index(table.optimizer_state),
         shards.rank,
-        1 if replicated else len(shards),
+        1 if replicated else len(shards) // copies,
         shards.columns[np.unique(shards.column_start, return_index=True)[1]],
         table.cache_fraction,
     )

@@ -5,7 +5,6 @@ import numpy as np
 
 from planner.problem.arrays import Problem
 from planner.problem.numbers import Bools, Floats, Ints
-from planner.problem.row_shares import row_shares
 
 
 def instances_of(problem: Problem) -> Floats:
@@ -38,8 +37,8 @@ def row_share_of_kind(problem: Problem, kind: int) -> Floats:
     if of_kind.all():
         share[world] = 1.0
     else:
-        for block in np.flatnonzero(world & ~problem.block_replicated):
-            share[block] = row_shares(int(problem.block_rows[block]), problem.world)[of_kind].sum()
+        for block in np.flatnonzero(world & ~problem.block_replicated).tolist():
+            share[block] = problem.row_shares.on_site(block, problem.world)[of_kind].sum()
     share[world & problem.block_replicated] = of_kind.sum()
     return share
 

@@ -102,6 +102,7 @@ def with_blocks(problem: Problem, blocks: Ints) -> Problem:
         block_usual=problem.block_usual[blocks],
         block_extent=problem.block_extent[blocks],
         block_replicated=problem.block_replicated[blocks],
+        block_copies=problem.block_copies[blocks],
         block_rows=problem.block_rows[blocks],
         fixed=problem.fixed[:, blocks],
         by_rows=problem.by_rows[:, blocks],

@@ -94,8 +94,7 @@ class ExchangeIndex:
         possible = wide & problem.allowed.all(axis=0) & everywhere[problem.table_rank_set[problem.table_of_block]]
         options = np.flatnonzero(np.logical_and.reduceat(possible, problem.block_start[:-1]))
         blocks = np.flatnonzero(np.isin(problem.block_option, options))
-        rows = problem.block_rows[blocks]
-        share = np.where(problem.block_replicated[blocks], 1.0, -(-rows // problem.world) / rows)[:, None]
+        share = problem.row_shares.largest[0, blocks][:, None]
         count = problem.block_count[blocks, None]
         load = (problem.fixed[:, blocks] + problem.everywhere[:, blocks] + problem.by_rows[:, blocks] * share) * count
         size = (problem.bytes_fixed[:, blocks] + problem.bytes_by_rows[:, blocks] * share) * count

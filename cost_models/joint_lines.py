@@ -1,0 +1,44 @@
+"""The collectives of tables with different numbers of copies, in one stage: each takes a line of its own.
+
+Modules whose tables have other copies exchange within groups of other ranks, over communicators of their own: vectors
+and ids of all of them are on their way at once, so that a stage waits for the longest latency and links carry the
+sum. Copies are averaged one set of groups after the other (`DMPCollection.sync`), so that latencies add up, too.
+"""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cost_models.averaging import AveragingLine
+from cost_models.exchange_lines import ExchangeLine
+
+Line = ExchangeLine | AveragingLine
+
+
+@dataclass(frozen=True)
+class JointLine:
+    """The line of each of several collectives of a stage, by number; of one that it does not have, 0."""
+
+    latency_s: float
+    numbers: tuple[int, ...]
+
+
+def at_once(lines: Sequence[Sequence[Line]]) -> tuple[JointLine, ...]:
+    """Those of collectives that run beside each other, by latency: each takes the highest rate that is to be had
+    within the longest latency, which is all that the stage waits for."""
+    shortest = max(of_one[0].latency_s for of_one in lines)
+    waits = sorted({line.latency_s for of_one in lines for line in of_one if line.latency_s >= shortest})
+    return tuple(
+        JointLine(wait, tuple(max(n for n, line in enumerate(of_one) if line.latency_s <= wait) for of_one in lines))
+        for wait in waits
+    )
+
+
+def in_turn(lines: Sequence[Sequence[Line]]) -> tuple[JointLine, ...]:
+    """Those of collectives one after the other, some of which there may be none of."""
+    numbers = itertools.product(*(range(max(1, len(of_one))) for of_one in lines))
+    joint = [
+        JointLine(sum(of_one[n].latency_s for of_one, n in zip(lines, each, strict=True) if of_one), each)
+        for each in numbers
+    ]
+    return tuple(sorted(joint, key=lambda line: line.latency_s))
