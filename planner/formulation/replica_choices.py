@@ -45,7 +45,7 @@ class ReplicaChoices(Record):
     fully_sharded."""
     strategy: SyncStrategy = "default"
     """What TorchRec calls its sharding strategy; see docs/reference/formats.md."""
-    rules: tuple[ReplicaRule, ...] = ()
+    rules: Annotated[tuple[ReplicaRule, ...], Field(exclude_if=lambda rules: not rules)] = ()
     """Tables with more copies than `factor`."""
 
     @model_validator(mode="after")

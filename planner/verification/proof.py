@@ -46,7 +46,7 @@ from planner.verification.proof_nodes import read_tree, written_tree
 def write_proof(model: CostModel, problem: Problem, bound: Bound, elsewhere: Sequence[ProtocolBound] = ()) -> Proof:
     """The multipliers of a solver's bound in the document's words; beside it the bounds at other protocols that do not
     follow from the same multipliers."""
-    others = [each for each in elsewhere if each.bound.multipliers is not bound.multipliers]
+    others = [each for each in elsewhere if not _follows(each.bound, bound)]
     of_table = tuple(
         TableWeight(stage=model.stages[stage], table=model.workload.tables[table].name, share=share)
         for (table, stage), share in sorted(bound.multipliers.of_table.items())
@@ -64,6 +64,13 @@ def write_proof(model: CostModel, problem: Problem, bound: Bound, elsewhere: Seq
         protocols=_written_protocols(model),
         at_other_protocols=tuple(write_proof(model.at_protocols(at.protocols), problem, at.bound) for at in others),
     )
+
+
+def _follows(other: Bound, bound: Bound) -> bool:
+    """Whether a bound at other protocols is what the multipliers of the one at a proof's own prove there."""
+    proves_more = (other.packing, other.tree, other.exhaustive_search_s) != (None, None, None)
+    same_blocks = other.threshold_s in (None, bound.threshold_s)
+    return other.multipliers is bound.multipliers and same_blocks and not proves_more
 
 
 def _written_protocols(model: CostModel) -> dict[str, int]:

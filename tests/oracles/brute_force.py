@@ -224,6 +224,9 @@ def _costed(problem: Problem, slots: _Slots, option: int, places: tuple[Place, .
 def _row_share(problem: Problem, block: int, ranks: int, position: int) -> float:
     if problem.block_replicated[block]:
         return 1.0
-    rows = int(problem.table_rows[problem.option_table[problem.block_option[block]]])
-    size = -(-rows // ranks)
-    return max(0, min(size, rows - position * size)) / rows
+    rows, copies = (
+        int(problem.table_rows[problem.option_table[problem.block_option[block]]]),
+        problem.block_copies[block],
+    )
+    size = -(-rows // (ranks // copies))
+    return max(0, min(size, rows - position // copies * size)) / (rows * copies)

@@ -1,8 +1,6 @@
 """Plans for groups of ranks in TorchRec's DMPCollection: dealt out as it does, trained as copies that are averaged."""
 
 import copy
-import os
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -109,17 +107,6 @@ def test_what_knows_one_world_is_refused() -> None:
     planner.plan(bags("meta"), SHARDERS)
     with pytest.raises(ValueError, match="one world of ranks"):
         _ = planner.dmp_arguments
-
-
-@pytest.fixture(scope="module")
-def four_unasserting_ranks() -> Iterator[Processes]:
-    """Of two hosts; DMPCollection asserts that devices are GPUs, and runs on CPUs where asserts are off."""
-    os.environ["PYTHONOPTIMIZE"] = "1"
-    try:
-        with Processes(4, 2) as processes:
-            yield processes
-    finally:
-        del os.environ["PYTHONOPTIMIZE"]
 
 
 def batch(rank: int, step: int) -> KeyedJaggedTensor:
