@@ -10,9 +10,7 @@ which its own stages end first: that is the law itself. See docs/decisions/0021-
 
 import copy
 import itertools
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import replace
-from functools import cached_property
+from collections.abc import Callable, Collection, Sequence
 from typing import Self
 
 import numpy as np
@@ -21,11 +19,10 @@ from cost_models import collectives, towers
 from cost_models.amounts import NO_RESERVE, Amount, Reserve
 from cost_models.averaging import Averaging, AveragingLine
 from cost_models.coefficients_used import StepCoefficients
-from cost_models.copied_tables import CopiedTables, hidden_seconds, joined_costs
 from cost_models.dense import DensePass, dense_seconds
 from cost_models.dense_size import dense_size
 from cost_models.exchange_lines import ExchangeLine, fastest_line
-from cost_models.joint_lines import JointLine, at_once, in_turn
+from cost_models.joint_lines import JointLine
 from cost_models.kinds import RankKind, rank_kinds
 from cost_models.loads import BlockLoad, Loads
 from cost_models.lookup import Lookup
@@ -53,7 +50,7 @@ from cost_models.towers import has_towers
 from cost_models.workload.models import Workload
 from topologies.cluster import Topology
 
-_SYNC = "replica_sync"
+REPLICA_SYNC = "replica_sync"
 """The stage that averages copies."""
 
 
@@ -74,11 +71,9 @@ class StepCosts(CostModel):
         replicas: Replicas | None = None,
         own: Ints | None = None,
     ) -> None:
-        """`own` are the only tables that are there, by number; unset, all of them."""
+        """`own` are the only tables that are held, by number; unset, all of them."""
         super().__init__(topology, workload, reserve, exchange)
-        names = [table.name for table in workload.tables]
-        factors = None if replicas is None or not replicas.rules else replicas.factors(names)
-        replication = None
+        self._own, replication = own, None
         if replicas is not None:
             self.replicas, self.without_error_bars = replicas, "no step of groups of ranks was measured"
             if replicas.factor > 1:
@@ -86,11 +81,6 @@ class StepCosts(CostModel):
             topology, workload = self.topology, self.workload
         self._replication = replication
         self.tables = Tables.of(workload, topology.world_size)
-        self._copies: Ints = np.ones_like(self.tables.rows)
-        if factors is not None and replicas is not None:
-            self._copies = factors // replicas.factor
-        fewest = np.flatnonzero(self._copies == 1)
-        self.own_blocks = self.tables.whole.take(fewest if own is None else own)
         self.kinds: tuple[RankKind, ...] = rank_kinds(topology, workload)
         self.coefficients = StepCoefficients.of(topology, workload)
         self.peak = Peak(
@@ -108,18 +98,17 @@ class StepCosts(CostModel):
             self.coefficients.software,
             replication,
             has_towers=has_towers(topology, exchange),
-            averages_some=bool((self._copies > 1).any()),
+            averages_some=bool((self.copies > 1).any()),
         )
         self.kind_of_rank: Ints = self.schedule.kind_of_rank
         self.node_of_rank: Ints = self.schedule.node_of_rank
         self.stages, self.columns = self.schedule.stages, self.schedule.columns
         self.hidden = self.schedule.hidden
         self._averaging: Averaging | None = None
-        if replication is not None and _SYNC in self.stages:
-            lines, world = self.schedule.lines[_SYNC], topology.world_size
+        if replication is not None and REPLICA_SYNC in self.stages:
+            lines, world = self.schedule.lines[REPLICA_SYNC], topology.world_size
             self._averaging = Averaging(replication, lines, self.tables, self.own_blocks, self.batching, world)
-        self._copied: tuple[CopiedTables, ...] = tuple(self._copied_tables())
-        of_lines = _SYNC, *EXCHANGE_OF
+        of_lines = REPLICA_SYNC, *EXCHANGE_OF
         self.protocol_stages = tuple(stage for stage in self.schedule.collectives if stage in of_lines)
         self._beside: Floats = self.schedule.overheads.copy()  # constants without the latencies of exchanges
         self.base_loads: Floats = self._base_loads()
@@ -143,24 +132,20 @@ class StepCosts(CostModel):
             }
         return replication
 
-    def _copied_tables(self) -> Iterator[CopiedTables]:
-        """Those with more copies than the others, fewest first."""
-        for copies in np.unique(self._copies[self._copies > 1]).tolist():
-            assert self.replicas is not None
-            alike, own = self.replicas.alike(self.replicas.factor * copies), np.flatnonzero(self._copies == copies)
-            model = StepCosts(self.cluster, self.stated_workload, replicas=alike, own=own)
-            model.batching = replace(model.batching, output_copies=self.batching.output_copies)
-            yield CopiedTables(self, model, copies)
-
     @property
-    def copies(self) -> Ints:
-        """[T] how many neighbours have the same shards of each table."""
-        return self._copies
+    def own_blocks(self) -> Blocks:
+        """The tables that are held, each as one block in HBM."""
+        return self.tables.whole if self._own is None else self.tables.whole.take(self._own)
 
     @property
     def groups_per_card(self) -> tuple[float, ...]:
         """[K] how many groups the scale-out card of a rank serves."""
         return (1.0,) * len(self.kinds) if self._replication is None else self._replication.groups_per_card
+
+    @property
+    def models_by_copies(self) -> "tuple[tuple[int, StepCosts], ...]":
+        """How many neighbours have the same shards of tables, and whose costs those of such tables are."""
+        return ((1, self),)
 
     def on(self, topology: Topology, workload: Workload) -> "StepCosts":
         """The same model of another cluster or workload."""
@@ -170,31 +155,20 @@ class StepCosts(CostModel):
         self.protocols, self.constants = protocols, self._beside.copy()
         for stage, number in zip(self.protocol_stages, protocols, strict=True):
             self.constants[self.stages.index(stage)] += self.lines_of(stage)[number].latency_s
-        self._own_lines = {
-            stage: self._joint_lines[stage][number].numbers if self._copied else (number,)
-            for stage, number in zip(self.protocol_stages, protocols, strict=True)
-        }
-        self._copied_there = tuple(
-            (each, each.own.at_protocols(tuple(self._own_lines[stage][n] for stage in each.own.protocol_stages)))
-            for n, each in enumerate(self._copied, start=1)
-        )
 
     def lines_of(self, stage: str) -> Sequence[ExchangeLine | AveragingLine | JointLine]:
         """The lines of the collective of a stage; none is shorter than the first for no bytes."""
-        return self._joint_lines[stage] if self._copied else self._lines_of_own(stage)
+        return self.own_lines_of(stage)
 
-    def _lines_of_own(self, stage: str) -> Sequence[ExchangeLine | AveragingLine]:
+    def own_lines_of(self, stage: str) -> Sequence[ExchangeLine | AveragingLine]:
         """Those of the tables with the fewest copies; none where these have none to average."""
-        if stage == _SYNC:
+        if stage == REPLICA_SYNC:
             return () if self._averaging is None else self._averaging.lines
         return self.schedule.lines[stage]
 
-    @cached_property
-    def _joint_lines(self) -> dict[str, tuple[JointLine, ...]]:
-        """The lines of each stage that exchanges, of all tables together."""
-        models = (self, *(each.own for each in self._copied))
-        of_models = {stage: [model._lines_of_own(stage) for model in models] for stage in self.protocol_stages}
-        return {stage: in_turn(each) if stage == _SYNC else at_once(each) for stage, each in of_models.items()}
+    def _own_line(self, stage: str) -> int:
+        """The number of the line that these take."""
+        return self.protocols[self.protocol_stages.index(stage)]
 
     def with_flat_exchange(self) -> Self | None:
         """The same without towers; None where there are none, or where the model needs them."""
@@ -217,32 +191,21 @@ class StepCosts(CostModel):
     def _averaging_line(self) -> AveragingLine:
         """That of the model's protocols, where copies are averaged."""
         assert self._averaging is not None
-        return self._averaging.lines[self._own_lines[_SYNC][0]]
+        return self._averaging.lines[self._own_line(REPLICA_SYNC)]
 
     def port_bytes_per_s(self, stage: str, kind: int) -> float:
         """Rate of a port in the exchange of a stage; that of many bytes where others hide the exchange."""
         if stage not in self.protocol_stages:
             return self.kinds[kind].link_all_to_all
-        return self.schedule.lines[stage][self._own_lines[stage][0]].port_bytes_per_s[kind]
+        return self.schedule.lines[stage][self._own_line(stage)].port_bytes_per_s[kind]
 
     def _balanced_line(self, stage: str) -> int:
         """The fastest line where whole tables are spread evenly: where a search begins."""
-        if self._copied:
-            wanted = [model._balanced_line(stage) for model in (self._fewest, *(each.own for each in self._copied))]
-            apart = [sum(map(abs, map(int.__sub__, wanted, line.numbers))) for line in self._joint_lines[stage]]
-            return apart.index(min(apart))
-        if stage == _SYNC:
+        if stage == REPLICA_SYNC:
             return 0 if self._averaging is None else self._averaging.balanced_line()
         exchange, blocks = EXCHANGE_OF[stage], self.own_blocks
         moved = [balanced_bytes(exchange, self.tables, blocks, kind, self.batching) for kind in self.kinds]
         return fastest_line(self.schedule.lines[stage], np.array(moved))
-
-    @property
-    def _fewest(self) -> Self:
-        """The same of the tables with the fewest copies alone."""
-        other = copy.copy(self)
-        other._copied = ()
-        return other
 
     def linearised_at(self, placed: PlacedShards) -> Self:
         """The model at the lines with which each stage of a placement ends first; the first of equals."""
@@ -345,9 +308,18 @@ class StepCosts(CostModel):
         and cache misses beside them. It is the least of all kinds of rank, for an even load of tables in HBM; what
         caches take more is in `Lookup.fetches`.
         """
-        passes = 2 if self.workload.pipeline == "prefetch" else 1
-        models = (self, *(each.own for each in self._copied))
-        return hidden_seconds(models, passes) + float(self.schedule.overheads.sum())
+        models = [model for _, model in self.models_by_copies]
+        hidden = [sum(model.even_seconds(kind) for model in models) for kind in range(len(self.kinds))]
+        return min(hidden) + float(self.schedule.overheads.sum())
+
+    def even_seconds(self, kind: int) -> float:
+        """How long the update of the tables that are held keeps a device busy, under the prefetch pipeline with their
+        lookup, where they are spread evenly over HBM."""
+        blocks, passes = self.own_blocks, 2 if self.workload.pipeline == "prefetch" else 1
+        lookup = Lookup(self.tables, blocks, self.kinds[kind], self.batching, self.coefficients.software)
+        parts = [loads[DEVICE] for loads in (lookup.backward(), lookup.forward())[:passes]]
+        seconds = sum(float(np.sum(part.fixed) + np.sum(part.by_rows)) for part in parts)
+        return seconds / self.topology.world_size
 
     def _let_the_next_batch_hide(self) -> None:
         """Ids and prefetched misses that others hide are no part of the stage that they share with the dense part.
@@ -401,22 +373,6 @@ class StepCosts(CostModel):
 
     def block_costs(self, blocks: Blocks, kind: int) -> BlockCosts:
         """Costs of each block if its ranks are of this kind."""
-        return self._by_copies(blocks, kind, StepCosts._own_costs)
-
-    def _by_copies(self, blocks: Blocks, kind: int, costs_of: "CostsOfOwn") -> BlockCosts:
-        """What a model says of its own tables, for blocks of all, each by the model of its own."""
-        if not self._copied:
-            return costs_of(self, blocks, kind)
-        copies = self._copies[blocks.table]
-        which = np.searchsorted([1, *(each.copies for each in self._copied)], copies)
-        parts = [costs_of(self, blocks.take(np.flatnonzero(which == 0)), kind)]
-        for number, (of_copies, own) in enumerate(self._copied_there, start=1):
-            part = costs_of(own, blocks.take(np.flatnonzero(which == number)), kind)
-            parts.append(of_copies.costs(part, kind))
-        return joined_costs(blocks, which, parts)
-
-    def _own_costs(self, blocks: Blocks, kind: int) -> BlockCosts:
-        """`block_costs` of tables with the fewest copies."""
         rank_kind, tables = self.kinds[kind], self.tables
         lookup = Lookup(tables, blocks, rank_kind, self.batching, self.coefficients.software)
         terms: dict[str, Loads] = {
@@ -428,26 +384,17 @@ class StepCosts(CostModel):
             terms["lookup_backward"] = lookup.backward()
             if self._replication is not None and self._replication.replicas.is_fully_sharded:
                 terms["replica_shards"] = self._replication.cut_shards(tables, blocks, kind, self.batching)
-        parts, memory = self._summed(terms, len(blocks), kind), self._own_memory(blocks, kind)
+        parts, memory = self._summed(terms, len(blocks), kind), self.block_memory(blocks, kind)
         return BlockCosts(*parts, memory.fixed, memory.by_rows, memory.supported)
 
     def id_sort_seconds(self, blocks: Blocks, kind: int) -> Floats:
         """[n] seconds on the device that sorting the ids of each block takes of its update."""
-        seconds = np.zeros(len(blocks))
         if not self.tables.training:
-            return seconds
-        for copies, model in self.models_by_copies:
-            here = np.flatnonzero(self._copies[blocks.table] == copies)
-            software = self.coefficients.software
-            seconds[here] = Lookup(self.tables, blocks.take(here), self.kinds[kind], model.batching, software).id_sort()
-        return seconds
+            return np.zeros(len(blocks))
+        return Lookup(self.tables, blocks, self.kinds[kind], self.batching, self.coefficients.software).id_sort()
 
     def exchange_costs(self, blocks: Blocks, kind: int) -> BlockCosts:
         """What blocks exchange, and no bytes."""
-        return self._by_copies(blocks, kind, StepCosts._own_exchange_costs)
-
-    def _own_exchange_costs(self, blocks: Blocks, kind: int) -> BlockCosts:
-        """`exchange_costs` of tables with the fewest copies."""
         parts, none = self._summed(self._exchange_terms(blocks, kind), len(blocks), kind), np.zeros((len(blocks), 0))
         return BlockCosts(*parts, none, none, np.ones(len(blocks), dtype=bool))
 
@@ -458,7 +405,7 @@ class StepCosts(CostModel):
         if self.workload.tower_modules:  # what modules give has the same size whatever is placed
             terms = {term: loads for term, loads in terms.items() if term not in towers.PEERS}
         if self._averaging is not None:
-            terms[_SYNC] = self._averaging.loads(blocks, kind, self._averaging_line)
+            terms[REPLICA_SYNC] = self._averaging.loads(blocks, kind, self._averaging_line)
         if self.tables.training:
             summing, size = self._summing_kinds[kind], self.tables.gradient_wire_bytes
             terms["replica_all_reduce"] = collectives.replica_all_reduce(self.tables, blocks, summing, size)
@@ -483,18 +430,6 @@ class StepCosts(CostModel):
 
     def block_memory(self, blocks: Blocks, kind: int) -> BlockMemory:
         """The bytes among the costs of each block."""
-        if not self._copied:
-            return self._own_memory(blocks, kind)
-        costs = self._by_copies(blocks, kind, StepCosts._own_bytes)
-        return BlockMemory(costs.bytes_fixed, costs.bytes_by_rows, costs.supported)
-
-    def _own_bytes(self, blocks: Blocks, kind: int) -> BlockCosts:
-        """`block_memory` of tables with the fewest copies, and no seconds."""
-        none, memory = np.zeros((len(blocks), len(self.columns))), self._own_memory(blocks, kind)
-        return BlockCosts(none, none, none, memory.fixed, memory.by_rows, memory.supported)
-
-    def _own_memory(self, blocks: Blocks, kind: int) -> BlockMemory:
-        """`block_memory` of tables with the fewest copies."""
         supported = is_supported(blocks, self.kinds[kind].memory_bytes) & has_way_to_update(self.tables, blocks)
         fixed, by_rows = np.zeros((len(blocks), len(MEMORY_TIERS))), np.zeros((len(blocks), len(MEMORY_TIERS)))
         for (tier, _), load in block_bytes(self.tables, blocks, self.batching).items():
@@ -503,11 +438,6 @@ class StepCosts(CostModel):
         by_rows[:, MEMORY_HBM] += self.cut_copy_bytes(blocks)
         counted = [MEMORY_TIERS.index(tier) for tier in self.memories]
         return BlockMemory(fixed[:, counted], by_rows[:, counted], supported)
-
-    @property
-    def models_by_copies(self) -> tuple[tuple[int, "StepCosts"], ...]:
-        """The numbers of neighbours with the same shards that tables have, and whose costs those of such tables are."""
-        return ((1, self), *((each.copies, each.own) for each in self._copied))
 
     def cut_copy_bytes(self, blocks: Blocks) -> Floats:
         """[n] bytes of HBM of whole blocks beside their gathered weights, where copies are cut over each other."""
@@ -530,18 +460,14 @@ class StepCosts(CostModel):
         vectors = sum(table.vectors_per_sample * table.dim for table in self.workload.tables)
         launches_s = max(kind.lookup_launch_s + kind.update_launch_s for kind in self.kinds) * (len(used) - 1)
         latencies_s = float(self.constants.sum() - self._beside.sum())
-        if _SYNC in self.protocol_stages:
-            latencies_s -= self.lines_of(_SYNC)[self.protocols[self.protocol_stages.index(_SYNC)]].latency_s
+        averages = zip(self.protocol_stages, self.protocols, strict=True)
+        latencies_s -= sum(self.lines_of(stage)[n].latency_s for stage, n in averages if stage == REPLICA_SYNC)
         exchanges_s = latencies_s * max(len(used - {DATA_PARALLEL}) - 1, 0)
         if DATA_PARALLEL in used:  # replicas are reduced apart from the dense part
             exchanges_s += max(kind.reduction_protocols[-1].latency_s or 0.0 for kind in self.kinds)
         joined_s = per_byte * NUMBER_BYTES * vectors + max(kind.regroup_piece_s for kind in self.kinds) * len(used)
         joined_s *= self.batching.samples_per_rank
         return float(launches_s + exchanges_s + joined_s)
-
-
-CostsOfOwn = Callable[[StepCosts, Blocks, int], BlockCosts]
-"""A method that costs blocks of tables with the fewest copies."""
 
 
 def _pool_bytes(model: CostModel, bytes_of_kind: Sequence[Sequence[float]]) -> tuple[Floats, ...]:

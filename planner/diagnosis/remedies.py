@@ -10,7 +10,8 @@ from functools import cached_property
 
 import numpy as np
 
-from cost_models.model import CostModel, MemoryModel
+from cost_models.memory_model import MemoryModel
+from cost_models.model import CostModel
 from planner.diagnosis.knobs import Change, Knob, PlanningInputs, knobs_of
 from planner.document.reasons import Remedy
 from planner.formulation.allowed_choices import planning_model

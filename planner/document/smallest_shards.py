@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from cost_models.model import MemoryModel
+from cost_models.memory_model import MemoryModel
 from cost_models.shards import PLACEMENT_TIERS, SHARDINGS, SHARED_BY
 from planner.document.reasons import Remedy, TableDemand, Unplaced
 from planner.formulation.formulation import Formulation

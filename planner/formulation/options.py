@@ -322,7 +322,6 @@ def uncapped_problem(model: CostModel, options: Options) -> Problem:
     colocated = np.array(model.node_colocated_shardings)
     opens = np.searchsorted(options.block_option, np.arange(len(options.table)))
     of_part, of_parts = _parts_of_rows(model, options)
-    copies = model.copies[blocks.table]
     return Problem(
         kind_of_rank=model.kind_of_rank,
         node_of_rank=model.node_of_rank,
@@ -345,7 +344,7 @@ def uncapped_problem(model: CostModel, options: Options) -> Problem:
         block_usual=options.block_usual,
         block_extent=model.extent_of(blocks.table, blocks.sharding),
         block_replicated=blocks.sharding == DATA_PARALLEL,
-        block_copies=copies,
+        block_copies=model.copies[blocks.table],
         block_rows=options.block_rows,
         fixed=np.stack([cost.fixed for cost in costs]),
         by_rows=np.stack([cost.by_rows * of_part for cost in costs]),
@@ -375,15 +374,12 @@ def at_lines(problem: Problem, model: CostModel, options: Options) -> Problem:
     )
 
 
-def _parts_of_rows(model: CostModel, options: Options) -> tuple[Floats | float, Floats | float]:
-    """[B, 1] the share that all ranks of each block have of its table's rows (above 1 with copies), and the parts that
-    these are cut into; 1 where nothing has copies, and no option cuts rows into parts."""
-    if (model.copies > 1).any():
-        return model.copies[options.blocks.table].astype(float)[:, None], 1.0
-    if not options.block_holders.any():
-        return 1.0, 1.0
+def _parts_of_rows(model: CostModel, options: Options) -> tuple[Floats, Floats]:
+    """[B, 1] the share that all ranks of each block have of its table's rows, copies included, and the parts that these
+    are cut into."""
+    table = options.table[options.block_option]
     taken = np.bincount(options.block_option, weights=options.block_count)[options.block_option]
-    share = options.block_rows / model.tables.rows[options.table[options.block_option]]
+    share = options.block_rows / model.tables.rows[table] * model.copies[table]
     return share[:, None], np.where(options.block_holders > 0, taken, 1.0)[:, None]
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from cost_models.amounts import Amount
-from cost_models.model import MemoryModel
+from cost_models.memory_model import MemoryModel
 from cost_models.registry import COST_MODELS, cost_model
 from tests.oracles.instances import node_group, topology, workload
 

@@ -225,7 +225,7 @@ def test_every_cost_model_has_remedies(name: str) -> None:
 @pytest.mark.parametrize("name", ["physical", "torchrec", "hugectr"])
 def test_the_bytes_of_a_cost_model_are_those_of_its_costs(name: str) -> None:
     """The problem without seconds has the same blocks, bytes and permissions as the whole one."""
-    from cost_models.model import MemoryModel
+    from cost_models.memory_model import MemoryModel
 
     whole: CostModel = COST_MODELS[name](load_topology("zionex", nodes=2), load_workload("nv-tiny"))
     policy = Policy()
