@@ -68,10 +68,11 @@ def of_inputs(topology: Topology, workload: Workload, policy: Policy | None = No
 
 
 def _whole_tables(model: CostModel) -> PlacedShards:
-    count = len(model.workload.tables)
-    zeros = np.zeros(count, dtype=np.int64)
-    blocks = Blocks(np.arange(count), zeros + TABLE_WISE, zeros + HBM, model.tables.dim, np.zeros(count))
-    return PlacedShards(blocks, zeros, model.tables.rows, np.ones(count, dtype=bool))
+    """Every table as often as one group of ranks has copies of it."""
+    table = np.repeat(np.arange(len(model.copies)), model.copies)
+    zeros = np.zeros_like(table)
+    blocks = Blocks(table, zeros + TABLE_WISE, zeros + HBM, model.tables.dim[table], np.zeros(len(table)))
+    return PlacedShards(blocks, zeros, model.tables.rows[table], np.diff(table, prepend=-1) > 0)
 
 
 def _records(model: CostModel, placed: PlacedShards) -> list[Record]:

@@ -1,0 +1,179 @@
+"""Tables with more copies than others: what they cost, what they hold, and what the simulator says of both together."""
+
+import numpy as np
+import pytest
+
+from cost_models.exchange_lines import ExchangeLine
+from cost_models.joint_lines import JointLine, at_once, in_turn
+from cost_models.replicas import ReplicaRule, Replicas
+from cost_models.shards import HBM, ROW_WISE, TABLE_ROW_WISE, TABLE_WISE, Blocks, Floats, Ints, PlacedShards
+from cost_models.simulator.simulation import simulate
+from cost_models.step import StepModel
+from cost_models.workload.models import Workload
+from tests.cost_models.test_replication import resized
+from tests.oracles.instances import node_group, topology, workload
+from topologies.cluster import Topology
+from topologies.errors import InputError
+
+NAMES = [f"{'user' if number % 3 == 0 else 'item'}_{number}" for number in range(9)]
+MORE = np.array([name.startswith("user") for name in NAMES])
+
+
+def trained(rows: int = 300_001, **fields: object) -> Workload:
+    tables = [
+        {"name": name, "rows": rows + 1000 * number, "dim": 64, "optimizer": "rowwise_adagrad", "pooling_factor": 20}
+        for number, name in enumerate(NAMES)
+    ]
+    given = {"software": "torchrec", "global_batch": 65536, "pipeline": "none", **fields}
+    return workload(tables, **given)
+
+
+def mixed(factor: int, more: int, **fields: int) -> Replicas:
+    rule = ReplicaRule(tables=("user_*",), factor=more)
+    return Replicas.model_validate({"factor": factor, "rules": (rule,), "sync_every": 5, "state_every": 5, **fields})
+
+
+def held(model: StepModel, sharding: int, tables: Ints, copies: int) -> PlacedShards:
+    """Tables on the ranks of a group in turn, or cut over its nodes or over all of it; neighbours have the copies."""
+    world, on_node = model.topology.world_size, model.topology.nodes[0].accelerators.count
+    cut = {TABLE_WISE: copies, TABLE_ROW_WISE: on_node, ROW_WISE: world}[sharding]
+    table, rank, rows, opens = [], [], [], []
+    for number in tables.tolist():
+        whole, first = int(model.tables.rows[number]), number * cut % world
+        size = -(-whole // (cut // copies))
+        for place in range(cut):
+            table.append(number)
+            rank.append(first + place)
+            rows.append(max(0, min(size, whole - place // copies * size)))
+            opens.append(place == 0)
+    of, zeros = np.array(table), np.zeros(len(table), dtype=np.int64)
+    blocks = Blocks(of, zeros + sharding, zeros + HBM, model.tables.dim[of], zeros.astype(float))
+    return PlacedShards(blocks, np.array(rank), np.array(rows), np.array(opens))
+
+
+def beyond_latencies(model: StepModel, placed: PlacedShards) -> dict[str, float]:
+    seconds = model.evaluate(placed).stage_seconds - model.linearised_at(placed).constants
+    return dict(zip(model.stages, seconds.tolist(), strict=True))
+
+
+CLUSTERS = {
+    "a card each": topology(node_group("a", nodes=4, ranks=8)),
+    "shared cards and switches": topology(node_group("a", nodes=4, ranks=8, cards=2, ranks_per_switch=4)),
+    "oversubscribed": topology(node_group("a", nodes=4, ranks=8), oversubscription=3.0),
+    "without a scale-up fabric": topology(node_group("a", nodes=4, ranks=8, has_scale_up=False)),
+}
+
+
+@pytest.mark.parametrize("sharding", [TABLE_WISE, TABLE_ROW_WISE, ROW_WISE])
+@pytest.mark.parametrize("cluster", CLUSTERS.values(), ids=CLUSTERS)
+@pytest.mark.parametrize(("factor", "more"), [(1, 2), (1, 4), (2, 4)])
+def test_they_cost_what_they_cost_where_all_have_as_many(
+    factor: int, more: int, cluster: Topology, sharding: int
+) -> None:
+    """Beyond latencies, which are those of the largest groups: seconds of every stage, and bytes of every rank."""
+    alike = StepModel(cluster, trained(), replicas=mixed(factor, more).alike(more))
+    both, tables = StepModel(cluster, trained(), replicas=mixed(factor, more)), np.flatnonzero(MORE)
+    copies = more // factor
+    placed = held(both, sharding, tables, copies)
+    first = placed.rank % copies == 0
+    one = PlacedShards(
+        placed.blocks.take(np.flatnonzero(first)),
+        placed.rank[first] // copies,
+        placed.rows[first],
+        placed.opens_block[first],
+    )
+    assert beyond_latencies(both, placed) == pytest.approx(beyond_latencies(alike, one), rel=1e-9, abs=1e-12)
+    stored = both.shard_bytes(placed)[first]
+    np.testing.assert_allclose(stored, alike.shard_bytes(one), rtol=1e-12)
+
+
+def test_a_rank_holds_its_share_of_each_number_of_copies() -> None:
+    """S / N of tables by the fewest copies, and copies / N of the others; nothing else differs."""
+    model = StepModel(resized(2), trained(), replicas=mixed(2, 4))
+    rows, world = model.tables.rows, model.topology.world_size
+    placed = [held(model, ROW_WISE, np.flatnonzero(more == MORE), copies) for more, copies in ((False, 1), (True, 2))]
+    total = sum(float((each.rows * 64 * 4 + each.rows * 4).sum()) for each in placed)
+    size = rows * (64 * 4 + 4.0)
+    padded = 2 * 260 * world * len(rows)
+    assert total == pytest.approx(size[~MORE].sum() + 2 * size[MORE].sum(), abs=padded)
+
+
+def test_joint_lines() -> None:
+    """At once: the longest latency, and the highest rate within it; in turn: the sum of latencies, of all pairs."""
+    few = (ExchangeLine(1.0, (10.0,)), ExchangeLine(4.0, (40.0,)))
+    more = (ExchangeLine(2.0, (20.0,)), ExchangeLine(3.0, (30.0,)), ExchangeLine(5.0, (50.0,)))
+    assert at_once((few, more)) == (
+        JointLine(2.0, (0, 0)),
+        JointLine(3.0, (0, 1)),
+        JointLine(4.0, (1, 1)),
+        JointLine(5.0, (1, 2)),
+    )
+    assert [line.latency_s for line in in_turn((few, more))] == [3.0, 4.0, 6.0, 6.0, 7.0, 9.0]
+    assert in_turn(((), more)) == tuple(JointLine(line.latency_s, (0, n)) for n, line in enumerate(more))
+
+
+SIMULATED = [
+    (factor, more, sharding, nodes)
+    for factor, more in ((1, 2), (1, 4), (2, 4), (2, 8))
+    for sharding, nodes in ((TABLE_WISE, 2), (TABLE_ROW_WISE, 4), (ROW_WISE, 3))
+]
+
+
+@pytest.mark.parametrize(("factor", "more", "sharding", "nodes"), SIMULATED)
+def test_the_simulator_plays_all_ranks_and_agrees(factor: int, more: int, sharding: int, nodes: int) -> None:
+    """Each number of copies in groups of its own, whose exchanges share links, with the averaging of both: within 3 %
+    of the estimate."""
+    cluster, replicas = resized(nodes), mixed(factor, more)
+    model = StepModel(cluster, trained(global_batch=49152 * nodes), replicas=replicas)
+    parts = [
+        held(model, TABLE_WISE, np.flatnonzero(~MORE), 1),
+        held(model, sharding, np.flatnonzero(MORE), more // factor),
+    ]
+    placed = _joined(parts)
+    played = simulate(cluster, model.stated_workload, placed, replicas=replicas, steps=1)
+    assert played.network.world == 8 * nodes
+    assert played.step_s == pytest.approx(model.evaluate(placed).step_s, rel=0.03)
+    names = {task.name for task in played.program.tasks}
+    assert any(f"{more} copies" in name for name in names)
+
+
+def _joined(parts: list[PlacedShards]) -> PlacedShards:
+    def both(values: list[Ints] | list[Floats]) -> np.ndarray:
+        return np.concatenate(values)
+
+    blocks = Blocks(
+        both([each.blocks.table for each in parts]),
+        both([each.blocks.sharding for each in parts]),
+        both([each.blocks.tier for each in parts]),
+        both([each.blocks.columns for each in parts]),
+        both([each.blocks.cache_fraction for each in parts]),
+    )
+    opens = np.concatenate([each.opens_block for each in parts])
+    return PlacedShards(blocks, both([each.rank for each in parts]), both([each.rows for each in parts]), opens)
+
+
+REFUSED = [
+    ([{"tables": "users", "factor": 4}], "names no table"),
+    ([{"tables": "user_*", "factor": 3}], "3 copies are no multiple of the 2"),
+    ([{"tables": "user_*", "factor": 4}, {"tables": "user_3", "factor": 8}], "'user_3' has 4 copies by another rule"),
+    ([{"tables": "*", "factor": 4}], "give the fewest, 4, as factor"),
+    ([{"tables": "user_*", "factor": 4}, {"tables": "item_1", "factor": 6}], "4 and 6 copies"),
+]
+
+
+@pytest.mark.parametrize(("rules", "message"), REFUSED)
+def test_rules_that_cannot_be_are_refused(rules: list[dict[str, object]], message: str) -> None:
+    """With the tables and numbers that contradict."""
+    replicas = Replicas.model_validate({"factor": 2, "rules": rules})
+    with pytest.raises(InputError, match=message):
+        replicas.factors(NAMES)
+
+
+def test_rules_are_of_neighbours_that_are_averaged_after_a_step() -> None:
+    """Other layouts and strategies are refused where they are said."""
+    rule = {"tables": "user_*", "factor": 4}
+    for wrong in ({"layout": "inter"}, {"strategy": "fully_sharded"}, {"rules": [rule | {"layout": "inter"}]}):
+        with pytest.raises(ValueError, match="leave"):
+            Replicas.model_validate({"factor": 2, "rules": [rule]} | wrong)
+    spared = Replicas.model_validate({"factor": 1, "rules": [{"tables": "*", "unless": "item_*", "factor": 2}]})
+    assert spared.factors(NAMES).tolist() == np.where(MORE, 2, 1).tolist()

@@ -1,0 +1,148 @@
+"""Plans in which tables have copies by rule: written, verified, followed, and refused with a reason."""
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cost_models.shards import block_rows
+from planner.document.plan import Plan, read_plan
+from planner.formulation.policy import Policy
+from planner.planning.planning import plan
+from planner.verification.verify import verify
+from tests.oracles.instances import node_group, topology, workload
+from topologies.errors import InputError
+
+RULES = [{"tables": "user_*", "factor": 4}]
+NAMES = [f"{'user' if number % 3 == 0 else 'item'}_{number}" for number in range(6)]
+
+
+def planned(replicas: dict[str, Any] | None = None, more: dict[str, Any] | None = None, **fields: Any) -> Plan:
+    tables = [
+        {"name": name, "rows": 100_003 * (number + 1), "dim": 64, "zipf_alpha": 1.05, "optimizer": "rowwise_adagrad"}
+        for number, name in enumerate(NAMES)
+    ]
+    given = {"factor": 1, "sync_every": 20, "rules": RULES} if replicas is None else replicas
+    given = {"state_every": "never"} | given
+    policy = Policy.model_validate({"replicas": given} | (more or {}))
+    cluster = topology(node_group("a", nodes=2, ranks=4, hbm_bytes=fields.pop("hbm_bytes", 2e9)))
+    trained = workload(tables, software="torchrec", global_batch=8192)
+    return plan(cluster, trained, policy=policy, **({"effort": 0, "simulate": False} | fields))
+
+
+def test_neighbours_hold_the_same_rows(tmp_path: Any) -> None:
+    """Of each shard of a table with four copies four ranks in a row hold one, of the others one rank; it verifies, also
+    as read from its file, with its step simulated within 3 %."""
+    found = planned(simulate=True)
+    assert verify(found) == []
+    assert found.simulated is not None
+    assert found.objective is not None
+    assert found.simulated.step_s == pytest.approx(found.objective.step_s, rel=0.03)
+    for table in found.tables:
+        copies = 4 if table.name.startswith("user") else 1
+        for start in np.unique(table.shards.column_start):
+            own = table.shards.column_start == start
+            ranks, rows = table.shards.rank[own], table.shards.rows[own]
+            held = rows.reshape(-1, copies)
+            cut = block_rows(held[:, 0].sum(), len(held), np.arange(len(held)))
+            assert ranks[0] % copies == 0
+            assert np.array_equal(ranks, ranks[0] + np.arange(len(ranks)))
+            assert (held == cut[:, None]).all()
+    path = tmp_path / "plan.json"
+    path.write_text(found.to_json())
+    again = read_plan(path)
+    assert again.to_json() == found.to_json()
+    assert verify(again) == []
+
+
+def test_a_rule_of_as_many_copies_changes_nothing() -> None:
+    """The placement, figures and proof are those of the same number for all."""
+    groups = {"factor": 2, "layout": "intra", "sync_every": 20}
+    alike, ruled = planned(groups), planned(groups | {"rules": [{"tables": "user_*", "factor": 2}]})
+    assert (ruled.objective, ruled.tables, ruled.stages) == (alike.objective, alike.tables, alike.stages)
+
+
+def test_more_copies_take_the_place_of_exchanges_where_they_pay() -> None:
+    """A plan of all choices of `factor` beside a rule is the best of them, and says what the others are."""
+    found = planned({"factor": [1, 2], "sync_every": 1000, "rules": RULES})
+    assert verify(found) == []
+    assert found.replicas is not None
+    assert [(each.factor, each.layout) for each in found.replicas.others] == [(3 - found.replicas.factor, "intra")]
+    steps = [planned({"factor": n, "sync_every": 1000, "rules": RULES}).objective for n in (1, 2)]
+    assert found.objective is not None
+    assert found.objective.step_s == min(each.step_s for each in steps if each is not None)
+
+
+def test_tables_without_copies_may_be_below_hbm() -> None:
+    """Those of one world keep their tiers; copies are in HBM."""
+    found = planned(hbm_bytes=1.2e8)
+    assert verify(found) == []
+    tiers = {table.tier for table in found.tables if table.name.startswith("item")}
+    assert tiers - {"hbm"}
+    assert {table.tier for table in found.tables if table.name.startswith("user")} == {"hbm"}
+
+
+def test_a_plan_that_follows_keeps_the_rules() -> None:
+    """What stays stays, copies with it; another rule is other groups, and refused with both."""
+    before = planned()
+    after = planned(more={"max_shards": 8}, previous=before)
+    assert verify(after, before) == []
+    assert after.moves is not None
+    stored = sum(int(table.shards.bytes.sum()) for table in before.tables)
+    assert after.moves.moved.total < 0.2 * stored
+    with pytest.raises(InputError, match=r"4 of user_\*.*2 of user_\*|2 of user_\*.*4 of user_\*"):
+        planned({"factor": 1, "sync_every": 20, "rules": [{"tables": "user_*", "factor": 2}]}, previous=before)
+
+
+@pytest.fixture(scope="module")
+def right() -> str:
+    return planned(more={"shardings": ["table_wise", "row_wise"]}).to_json()
+
+
+def _other_copy(data: Any) -> None:
+    shards = next(table for table in data["tables"] if table["name"] == "user_0")["shards"]
+    shards[1]["rank"] = (shards[0]["rank"] + 4) % 8
+
+
+def _fewer_copies(data: Any) -> None:
+    data["replicas"]["rules"][0]["factor"] = 2
+
+
+def _no_rules(data: Any) -> None:
+    del data["replicas"]["rules"]
+
+
+def _other_tables(data: Any) -> None:
+    data["replicas"]["rules"][0]["tables"] = ["item_*"]
+
+
+def _other_rules(data: Any) -> None:
+    data["replicas"]["rules"][0]["factor"] = data["provenance"]["policy"]["replicas"]["rules"][0]["factor"] = 2
+
+
+@pytest.mark.parametrize("corrupt", [_other_copy, _fewer_copies, _no_rules, _other_tables, _other_rules])
+def test_what_is_not_by_the_rules_does_not_verify(right: str, corrupt: Any) -> None:
+    """A copy elsewhere, and rules that are not the policy's, or not those that the shards follow."""
+    data = json.loads(right)
+    corrupt(data)
+    assert verify(Plan.model_validate(data)) != []
+
+
+REFUSED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+    ({"rules": [{"tables": "users", "factor": 4}]}, {}, "names no table"),
+    ({"rules": [{"tables": "user_*", "factor": 8}]}, {}, "has 4 accelerators a node, no multiple of 8"),
+    ({"factor": "auto", "rules": [{"tables": "user_*", "factor": 3}]}, {}, "3"),
+    ({}, {"colocate": [["user_0", "item_1"]]}, "colocate does not know copies"),
+    ({}, {"separate": [["user_0", "item_1"]]}, "separate does not know copies"),
+    ({}, {"tables": [{"match": "user_*", "shardings": ["data_parallel"]}]}, "user_0"),
+    ({}, {"tables": [{"match": "user_*", "tiers": ["ddr"]}]}, "user_0"),
+    ({}, {"runtime": "torchrec"}, "tables of an EmbeddingBagCollection"),
+]
+
+
+@pytest.mark.parametrize(("replicas", "more", "message"), REFUSED)
+def test_what_does_not_go_with_rules_is_refused(replicas: dict[str, Any], more: dict[str, Any], message: str) -> None:
+    """By name, with the tables or numbers that it is about."""
+    with pytest.raises(InputError, match=message):
+        planned({"factor": 1, "rules": RULES} | replicas, more)
