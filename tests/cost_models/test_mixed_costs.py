@@ -56,21 +56,19 @@ def beyond_latencies(model: StepModel, placed: PlacedShards) -> dict[str, float]
     return dict(zip(model.stages, seconds.tolist(), strict=True))
 
 
-CLUSTERS = {
-    "a card each": topology(node_group("a", nodes=4, ranks=8)),
-    "shared cards and switches": topology(node_group("a", nodes=4, ranks=8, cards=2, ranks_per_switch=4)),
-    "oversubscribed": topology(node_group("a", nodes=4, ranks=8), oversubscription=3.0),
-    "without a scale-up fabric": topology(node_group("a", nodes=4, ranks=8, has_scale_up=False)),
-}
+def _cluster(shared: str) -> Topology:
+    """Four nodes of eight ranks, and what is special of them."""
+    of_node = {"cards and switches": {"cards": 2, "ranks_per_switch": 4}, "host links": {"has_scale_up": False}}
+    oversubscription = 3.0 if shared == "uplinks" else 1.0
+    return topology(node_group("a", nodes=4, ranks=8, **of_node.get(shared, {})), oversubscription=oversubscription)
 
 
 @pytest.mark.parametrize("sharding", [TABLE_WISE, TABLE_ROW_WISE, ROW_WISE])
-@pytest.mark.parametrize("cluster", CLUSTERS.values(), ids=CLUSTERS)
+@pytest.mark.parametrize("shared", ["nothing", "cards and switches", "uplinks", "host links"])
 @pytest.mark.parametrize(("factor", "more"), [(1, 2), (1, 4), (2, 4)])
-def test_they_cost_what_they_cost_where_all_have_as_many(
-    factor: int, more: int, cluster: Topology, sharding: int
-) -> None:
+def test_they_cost_what_they_cost_where_all_have_as_many(factor: int, more: int, shared: str, sharding: int) -> None:
     """Beyond latencies, which are those of the largest groups: seconds of every stage, and bytes of every rank."""
+    cluster = _cluster(shared)
     alike = StepModel(cluster, trained(), replicas=mixed(factor, more).alike(more))
     both, tables = StepModel(cluster, trained(), replicas=mixed(factor, more)), np.flatnonzero(MORE)
     copies = more // factor
