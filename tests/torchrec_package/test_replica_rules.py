@@ -15,6 +15,8 @@ from torchrec.distributed import model_parallel
 from torchrec.distributed.embedding import EmbeddingCollectionSharder
 from torchrec.distributed.embeddingbag import EmbeddingBagCollectionSharder
 from torchrec.distributed.model_parallel import DMPCollection
+from torchrec.distributed.planner import Topology
+from torchrec.distributed.planner.types import PlannerError
 from torchrec.distributed.types import ShardingPlan, ShardingStrategy
 from torchrec.modules.embedding_configs import EmbeddingBagConfig, EmbeddingConfig
 from torchrec.optim.apply_optimizer_in_backward import apply_optimizer_in_backward
@@ -23,7 +25,9 @@ from benchmarks.gloo.processes import Processes
 from planner.document.plan import Plan
 from planner.exporters.torchrec import torchrec_plan
 from planner.formulation.policy import Policy
+from planner.formulation.replica_choices import ReplicaChoices
 from planner.integrations.torchrec import to_sharding_plan, to_submodule_configs
+from planner.integrations.torchrec_planner import ShardPlanner
 from planner.planning.planning import plan
 from planner.verification.verify import verify
 from tests.oracles.instances import node_group, topology, workload
@@ -106,6 +110,13 @@ def test_each_type_of_module_is_dealt_out_to_groups_of_its_own(
                 kept = [each for each in planned_ranks.tolist() if each in members]
                 assert after.ranks == kept
                 assert [shard.placement.rank() for shard in after.sharding_spec.shards] == kept
+
+
+def test_the_planner_of_one_module_refuses_rules() -> None:
+    """It gives all tables as many copies."""
+    choices = ReplicaChoices.model_validate({"factor": 1, "rules": [{"tables": "t0", "factor": 2}]})
+    with pytest.raises(PlannerError, match="rules: the planner of one module"):
+        ShardPlanner(Topology(world_size=4, compute_device="cpu"), replicas=choices)
 
 
 def test_a_module_without_a_place_of_its_own_is_refused() -> None:
