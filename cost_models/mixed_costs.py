@@ -150,9 +150,7 @@ class MixedCosts(StepCosts):
         """What blocks exchange, and no bytes."""
         return self._by_copies(blocks, kind, StepCosts.exchange_costs)
 
-    def _by_copies(
-        self, blocks: Blocks, kind: int, costs_of: Callable[[StepCosts, Blocks, int], BlockCosts]
-    ) -> BlockCosts:
+    def _by_copies(self, blocks: Blocks, kind: int, costs_of: CostsOf) -> BlockCosts:
         """The costs of blocks of any tables, each by the model of its own."""
         if not self._copied:
             return costs_of(self, blocks, kind)

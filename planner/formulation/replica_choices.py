@@ -50,7 +50,8 @@ class ReplicaChoices(Record):
 
     @model_validator(mode="after")
     def _of_some_copies(self) -> "ReplicaChoices":
-        self.replicas(2, self._layouts[0])
+        for layout in self._layouts:
+            self.replicas(2, layout)
         return self
 
     @property

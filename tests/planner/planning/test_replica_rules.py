@@ -141,6 +141,13 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
 ]
 
 
+def test_layouts_without_rules_are_refused_beside_them() -> None:
+    """Also as one of several."""
+    for layout in ("inter", ["intra", "inter"]):
+        with pytest.raises(ValueError, match="leave inter out, or rules"):
+            Policy.model_validate({"replicas": {"layout": layout, "rules": RULES}})
+
+
 @pytest.mark.parametrize(("replicas", "more", "message"), REFUSED)
 def test_what_does_not_go_with_rules_is_refused(replicas: dict[str, Any], more: dict[str, Any], message: str) -> None:
     """By name, with the tables or numbers that it is about."""
