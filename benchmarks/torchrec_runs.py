@@ -20,18 +20,29 @@ from topologies.cluster import Topology
 from topologies.loading import load_topology
 
 RUNS = Path(__file__).parent / "data" / "facts" / "measured" / "torchrec_benchmark_runs.csv"
-STAND_INS = ("dgx-a100-80", "dgx-h100", "hgx-b200", "h100-pcie-8")
+OWN_SWITCH = "nodes.0.links.pcie.accelerators_per_switch=1"
+STAND_INS: dict[str, tuple[str, ...]] = {
+    "dgx-a100-80": (),
+    "dgx-h100": (),
+    "hgx-b200": (),
+    "h100-pcie-8": (),
+    "dgx-a100-80, apart": (OWN_SWITCH,),
+    "dgx-h100, apart": (OWN_SWITCH,),
+    "hgx-b200, apart": (OWN_SWITCH,),
+}
+"""Systems of the catalog; of eight accelerators that share PCIe switches by twos, any two may have been taken."""
 AIM = 0.15
 """Median error of the ratios, at most."""
 WORLD, SAMPLES = 2, 32_768
 PLAIN = {"numerical_features": 10, "bottom_mlp": [8], "top_mlp": [16] * 6, "dtype": "fp32"}
+FLAT = {"numerical_features": 100, "bottom_mlp": [8], "top_mlp": [16], "dtype": "fp32"}
 WIDE = {"numerical_features": 100, "bottom_mlp": [128] * 4, "top_mlp": [1024] * 6, "dtype": "fp32"}
 DEEP = {"numerical_features": 1000, "bottom_mlp": [128, 128, 128, 1024], "top_mlp": [4096] * 11, "dtype": "fp32"}
 
 
 @dataclass(frozen=True)
 class Run:
-    """A configuration: its tables, how the large one is cut, and where tables are."""
+    """A configuration: its tables of 256 columns, a half-precision one, how the large one is cut, and where they are."""
 
     unweighted: int
     weighted: int
@@ -45,15 +56,21 @@ class Run:
     all_below: bool = False
     """Whether all tables are in `tier`, not the large one alone."""
     mode: str = "training"
+    half: tuple[int, int] = (512, TABLE_WISE)
+    """Columns and sharding of the half-precision table of 100,000 rows."""
+    sequences: tuple[int, ...] = ()
+    """Rows of tables of 1,024 columns whose vectors are not pooled."""
 
 
 _LIGHT = {"unweighted": 20, "weighted": 20, "pooling": 10, "dense": PLAIN, "large": (1_000_000, 2048, COLUMN_WISE)}
 _EMO = {"unweighted": 30, "weighted": 40, "pooling": 30, "dense": WIDE, "large": (10_000_000, 512, ROW_WISE)}
-_EVAL = {"unweighted": 50, "weighted": 50, "pooling": 30, "dense": DEEP, "mode": "inference"}
+_EVAL = {"unweighted": 50, "weighted": 50, "pooling": 30, "dense": DEEP, "mode": "inference", "half": (256, ROW_WISE)}
 CONFIGURATIONS: dict[str, Run] = {
     "base_pipeline_light": Run(**_LIGHT, pipeline="none"),  # type: ignore[arg-type]
     "sparse_data_dist_light": Run(**_LIGHT),  # type: ignore[arg-type]
     "sparse_data_dist_base": Run(90, 80, 30, PLAIN, large=(1_000_000, 2048, COLUMN_WISE)),
+    "sparse_data_dist_base_wide": Run(90, 80, 30, WIDE, large=(1_000_000, 2048, COLUMN_WISE)),
+    "sparse_data_dist_seq": Run(70, 0, 30, FLAT, sequences=(1_000_000, 2_000_000), half=(0, TABLE_WISE)),
     "eval_fused": Run(**_EVAL),  # type: ignore[arg-type]
     "eval_fused_uvm": Run(**_EVAL, tier=DDR, all_below=True),  # type: ignore[arg-type]
     "emo_fused": Run(**_EMO),  # type: ignore[arg-type]
@@ -68,13 +85,21 @@ def step_seconds(run: Run, cluster: Topology) -> float:
     like = {"rows": 100_000, "dim": 256, "pooling_factor": run.pooling}
     tables = [{**like, "name": f"u.{i}"} for i in range(run.unweighted)]
     tables += [{**like, "name": f"w.{i}", "weighted": True} for i in range(run.weighted)]
-    blocks = [(i, TABLE_WISE, run.tier if run.all_below else HBM, 256, i % WORLD, 100_000) for i in range(len(tables))]
-    if run.large is not None:
-        rows, columns, sharding = run.large
-        by_column = sharding == COLUMN_WISE
-        part = (columns // WORLD, rows) if by_column else (columns, rows // WORLD)
-        blocks += [(len(tables), sharding, run.tier, part[0], rank, part[1]) for rank in range(WORLD)]
-        tables.append({"name": "u.large", "rows": rows, "dim": columns, "pooling_factor": run.pooling})
+    tables += [
+        {**like, "name": f"s.{i}", "rows": rows, "dim": 1024, "pooled": False} for i, rows in enumerate(run.sequences)
+    ]
+    tier = run.tier if run.all_below else HBM
+    blocks = [
+        (i, TABLE_WISE, tier, table["dim"], i % WORLD, table["rows"]) for i, table in enumerate(tables)
+    ]
+    columns, sharding = run.half
+    others = [] if not columns else [(100_000, columns, sharding, tier, "fp16")]
+    others += [] if run.large is None else [(*run.large, run.tier, "fp32")]
+    for rows, columns, sharding, tier, dtype in others:
+        part = {TABLE_WISE: (columns, rows), COLUMN_WISE: (columns // WORLD, rows), ROW_WISE: (columns, rows // WORLD)}
+        holders = range(1 if sharding == TABLE_WISE else WORLD)
+        blocks += [(len(tables), sharding, tier, part[sharding][0], rank, part[sharding][1]) for rank in holders]
+        tables.append({**like, "name": f"u.{dtype}", "rows": rows, "dim": columns, "dtype": dtype})
     workload = Workload.model_validate(
         {
             "name": "run",
@@ -93,19 +118,21 @@ def step_seconds(run: Run, cluster: Topology) -> float:
     return model.evaluate(PlacedShards(Blocks(table, cut, tier, width, held), rank, rows, opens)).step_s
 
 
-def ratios(names: Sequence[str] = STAND_INS) -> pd.DataFrame:
+def ratios(names: Sequence[str] = tuple(STAND_INS)) -> pd.DataFrame:
     """The published ratios, and those predicted with each stand-in."""
     runs = pd.read_csv(RUNS)
     found = runs[["commit", "configuration", "reference"]].copy()
     found["published"] = runs.run_ms / runs.reference_ms
     for name in names:
-        cluster = load_topology(name, nodes=1, overrides=[f"nodes.0.accelerators.count={WORLD}"])
+        system, _, _ = name.partition(",")
+        overrides = [f"nodes.0.accelerators.count={WORLD}", *STAND_INS[name]]
+        cluster = load_topology(system, nodes=1, overrides=overrides)
         seconds = {each: step_seconds(run, cluster) for each, run in CONFIGURATIONS.items()}
         found[name] = runs.configuration.map(seconds) / runs.reference.map(seconds)
     return found
 
 
-def left_out(found: pd.DataFrame, names: Sequence[str] = STAND_INS) -> pd.Series:
+def left_out(found: pd.DataFrame, names: Sequence[str] = tuple(STAND_INS)) -> pd.Series:
     """Each ratio as the stand-in predicts it that has the least median error on the others."""
     errors = found[list(names)].div(found.published, axis=0).sub(1).abs()
     chosen = {row: errors.drop(index=row).median().idxmin() for row in found.index}

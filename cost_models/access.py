@@ -220,14 +220,39 @@ class AccessCurves:
         as it holds (Che, Tung & Wang 2002). With U(L) the distinct rows of L ids, a batch after a window of t ids
         brings U(t + L) - U(t) new ones.
         """
-        key = np.stack([table, fraction, lookups], axis=1)
-        cases, which = np.unique(key, axis=0, return_inverse=True)
-        table, fraction, lookups = cases[:, 0].astype(np.int64), np.clip(cases[:, 1], 0.0, 1.0), cases[:, 2]
+        cases, which = _distinct(table, fraction, lookups)
+        return np.asarray(self._misses(*cases)[0][which])
+
+    def without_place(
+        self, table: Ints, fraction: Floats, lookups: Floats, *, is_prefetched: bool
+    ) -> tuple[Floats, Floats]:
+        """(missed rows, their reads) of `lookups` ids that find no place in a cache of `fraction` of the rows; [n].
+
+        A row keeps its place from the time when it is fetched until it is updated, so that a batch has no more places
+        than the cache. Prefetched, the rows of the batch before are still there: a row that both read has the place it
+        had, every other one finds one with the same probability (see `_share_with_place`). No more rows than are missed
+        lack one, and they are read as often as missed ones on average.
+        """
+        (table, fraction, lookups), which = _distinct(table, fraction, lookups)
+        missed, read = self._misses(table, fraction, lookups)
+        first, held = self.unique_rows(table, lookups), fraction * self.rows[table]
+        rows = first - held
+        if is_prefetched:
+            second, third = (self.unique_rows(table, batches * lookups) for batches in (2, 3))
+            rows = first * (1 - _share_with_place(first, second, third, held))
+        rows = np.clip(rows, 0.0, missed)
+        reads = rows * read / np.maximum(missed, 1e-9)
+        return np.asarray(rows[which]), np.asarray(reads[which])
+
+    def _misses(self, table: Ints, fraction: Floats, lookups: Floats) -> tuple[Floats, Floats]:
+        """(distinct rows, their reads) that a cache lacks, of distinct cases; see `missed_rows`."""
         kind, held = self._unique_curves[2][table], fraction * self.rows[table]
         window = np.where(held < 1, held, self._window(kind, np.maximum(held, 1.0)))
-        before, after = (np.where(ids < 1, ids, self._unique_between(kind, ids)) for ids in (window, window + lookups))
+        times = (window, window + 1, window + lookups)
+        before, next_one, after = (np.where(ids < 1, ids, self._unique_between(kind, ids)) for ids in times)
         most = np.minimum(self.unique_rows(table, lookups), self.rows[table] - held)
-        return np.asarray(np.clip(after - before, 0.0, most)[which.reshape(-1)])
+        missed = np.clip(after - before, 0.0, most)
+        return missed, np.clip(lookups * (next_one - before), missed, lookups)
 
     def _unique_between(self, kind: Ints, lookups: Floats) -> Floats:
         """Distinct rows by a monotone cubic between the stored points of each curve (`kind`)."""
@@ -297,6 +322,35 @@ class AccessCurves:
         kinds[~by_law] = len(laws) + np.arange(np.count_nonzero(~by_law))
         values = log(np.concatenate([unique for unique, _ in parts]))
         return values, _monotone(values, np.concatenate([slope for _, slope in parts])), kinds
+
+
+def _share_with_place(first: Floats, second: Floats, third: Floats, places: Floats) -> Floats:
+    """Share of the rows of a batch that are in a cache with so many `places` beside those of the batch before.
+
+    One, two and three batches read so many distinct rows. A row that is in a batch with probability q, and finds a
+    place with probability g unless it has one, has one a = g / (1 - q + q g) of the time; those of two batches in a row
+    take a (2 - q) for each row of a batch. The rows are taken to be of two sorts that meet all three numbers: a share w
+    with q = h, the others with q = 0 (exact for uniform ids, and for rows that every batch reads among others that
+    none reads twice).
+    """
+    once = np.maximum(first, 1e-9)
+    mean = np.clip((2 * first - second) / once, 1e-12, 1.0)  # of q over the rows of a batch
+    square = np.clip((third - 3 * second + 3 * first) / once, mean**2, mean)
+    often, share = square / mean, mean**2 / square
+    rare, common, held = 2 * (1 - share), share * (2 - often), places / once
+    linear = rare * (1 - often) + common - held * often
+    root = np.sqrt(linear**2 + 4 * rare * often * held * (1 - often))
+    finds = np.where(linear >= 0, 2 * held * (1 - often) / np.maximum(linear + root, 1e-300), 0.0)
+    by_sum = (root - linear) / np.maximum(2 * rare * often, 1e-300)
+    finds = np.clip(np.where(linear >= 0, finds, by_sum), 0.0, 1.0)
+    has = finds / np.maximum(1 - often + often * finds, 1e-300)
+    return np.asarray((1 - share) * finds + share * has)
+
+
+def _distinct(table: Ints, fraction: Floats, lookups: Floats) -> tuple[tuple[Ints, Floats, Floats], Ints]:
+    """The distinct cases of tables, cached shares and numbers of ids, and which one each is; [n]."""
+    cases, which = np.unique(np.stack([table, fraction, lookups], axis=1), axis=0, return_inverse=True)
+    return (cases[:, 0].astype(np.int64), np.clip(cases[:, 1], 0.0, 1.0), cases[:, 2]), which.reshape(-1)
 
 
 def _points(curve: Sequence[tuple[float, float]] | None) -> Floats | None:

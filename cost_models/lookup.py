@@ -95,24 +95,35 @@ class Lookup:
         )
         cold = np.minimum((1 - self._hot) * self._lookups, (1 - blocks.cache_fraction) * tables.rows[table])
         cold = np.minimum(cold, self._unique) * (self._hot < 1)
-        self._in_place = replace(self._reads, lookups=(1 - self._hot) * self._lookups, unique=cold)
+        self._meets_misses: NDArray[np.bool_] = KEEPS_STATE_BELOW[blocks.tier] & batching.is_prefetched
+        missed, without_place, read = self._misses(is_prefetched=batching.is_prefetched)
+        self._missed: Floats = missed - without_place  # rows that come into caches
+        read, cold = read + (1 - self._hot) * self._lookups, cold + without_place
+        in_place_row = np.where(IS_CACHED[blocks.tier], self._stored_row, row)
+        self._in_place = replace(
+            self._reads, lookups=read, unique=cold, row_bytes=terms.in_sectors(in_place_row, sector)
+        )
         in_hbm = tables.rows[table] * np.where(IS_SPLIT[blocks.tier], blocks.cache_fraction, 1.0)
         self._on_device = replace(
             self._reads,
-            lookups=self._hot * self._lookups,
+            lookups=self._lookups - read,
             unique=self._unique - cold,
             table_bytes=in_hbm * row_bytes,
         )
-        self._missed: Floats = self._missed_rows()
 
-    def _missed_rows(self) -> Floats:
-        """Expected distinct rows per step that the cache does not hold."""
-        blocks, missed = self._blocks, np.zeros(len(self._blocks))
-        i = np.flatnonzero(self._cached)
-        if len(i):
-            fraction = cached_share(self._tables, blocks)[i]
-            missed[i] = self._tables.access.missed_rows(blocks.table[i], fraction, self._lookups[i])
-        return missed
+    def _misses(self, *, is_prefetched: bool) -> tuple[Floats, Floats, Floats]:
+        """Expected distinct rows per step that the cache does not hold; of them those that find no place in it and are
+        read in place, where kernels reach their memory; and the reads of these."""
+        blocks, access, none = self._blocks, self._tables.access, np.zeros(len(self._blocks))
+        fraction = cached_share(self._tables, blocks)
+        missed, rows, reads = none, none.copy(), none.copy()
+        if len(i := np.flatnonzero(self._cached)):
+            missed[i] = access.missed_rows(blocks.table[i], fraction[i], self._lookups[i])
+        if len(i := np.flatnonzero(KEEPS_STATE_BELOW[blocks.tier])):
+            rows[i], reads[i] = access.without_place(
+                blocks.table[i], fraction[i], self._lookups[i], is_prefetched=is_prefetched
+            )
+        return missed, rows, reads
 
     def forward(self) -> Loads:
         """Ids and rows read, pooled outputs written; UVM rows come over PCIe while the kernel waits."""
@@ -120,12 +131,6 @@ class Lookup:
         ids, outputs = terms.stream(reads, kind.lookup)
         rows = terms.read_rows(self._on_device, kind.lookup)
         search = np.where(IS_CACHED[self._blocks.tier], terms.cache_search(reads, software), 0.0)
-        brought = terms.in_place_rows(self._in_place, software)
-        row = self._reads.row_bytes
-        host: dict[MemoryTier, _Crossing] = {}
-        for name, rates in self._addressed():
-            here = np.where(self._at(name), brought, 0.0)
-            host[name] = _Crossing(here * row, terms.read_seconds(here, row, rates))
         vectors = self._samples * self._tables.outputs_per_sample[self._blocks.table]
         by_vector = vectors * (kind.lookup.vector_s + (software.vector_s.value if software.vector_s else 0.0))
         codec = self._codec_seconds(self._tables.codec_bytes[0])
@@ -134,7 +139,42 @@ class Lookup:
             by_rows=ids + rows + search + self._cache_codec_seconds(),
             everywhere=codec / kind.world_size + self._arranging_seconds() + kind.id_cut_s * self._cut_ids,
         )
-        return self._in_turn(on_device, host)
+        return self._in_turn(on_device, self._read_in_place(~self._meets_misses))
+
+    def beside_misses(self) -> Loads:
+        """What kernels read and update in place of cached tables while the next batch's misses come, which it hides."""
+        read, updated = self._read_in_place(self._meets_misses), self._updated_in_place(self._meets_misses)
+        none = BlockLoad(by_rows=np.zeros(len(self._blocks)))
+        both = {
+            name: _Crossing(each.bytes + updated[name].bytes, each.busy_s + updated[name].busy_s)
+            for name, each in read.items()
+        }
+        loads = self._in_turn(none, both)
+        return loads | dict.fromkeys((HOST_LINK_OUT, HOST_LINK_IN), loads[DEVICE])
+
+    def _read_in_place(self, counted: NDArray[np.bool_]) -> dict[MemoryTier, _Crossing]:
+        """What the forward pass reads in place of each memory, of the blocks that are `counted` [n]."""
+        brought, row = terms.in_place_rows(self._in_place, self._software), self._in_place.row_bytes
+        host: dict[MemoryTier, _Crossing] = {}
+        for name, rates in self._addressed():
+            here = np.where(self._at(name) & counted, brought, 0.0)
+            host[name] = _Crossing(here * row, terms.read_seconds(here, row, rates))
+        return host
+
+    def _updated_in_place(self, counted: NDArray[np.bool_]) -> dict[MemoryTier, _Crossing]:
+        """What the update reads and writes in place of each memory, of the blocks that are `counted` [n]: rows and
+        optimizer state."""
+        cold, software, state_bytes = self._in_place, self._software, self._reads.state_bytes
+        rows = terms.rewritten_rows(cold.unique, software)
+        states = terms.rewritten_rows(np.where(self._state_below, self._unique, cold.unique), software)
+        host: dict[MemoryTier, _Crossing] = {}
+        for name, rates in self._addressed():
+            here = np.where(self._at(name) & counted, rows, 0.0)
+            state = np.where((self._state_home == MEMORY_TIERS.index(name)) & counted, states, 0.0)
+            busy_s = terms.update_seconds(here, cold.row_bytes, rates)
+            busy_s = busy_s + terms.update_seconds(state, state_bytes, rates)
+            host[name] = _Crossing(here * cold.row_bytes + state * state_bytes, busy_s)
+        return host
 
     def fetch(self, memory: MemoryTier) -> Loads:
         """Missed distinct rows of caches over this memory brought in, evicted ones written back the other way.
@@ -211,15 +251,6 @@ class Lookup:
         on_device = on_device + terms.backward_in_place(cold, passes, kind.lookup)
         managed = KEEPS_STATE_BELOW[self._blocks.tier]
         on_device = on_device + np.where(managed, self._unique * software.cache_update_s.value, 0.0)
-        rows = terms.rewritten_rows(cold.unique, software)
-        states = terms.rewritten_rows(np.where(self._state_below, self._unique, cold.unique), software)
-        host: dict[MemoryTier, _Crossing] = {}
-        for name, rates in self._addressed():
-            here = np.where(self._at(name), rows, 0.0)
-            state = np.where(self._state_home == MEMORY_TIERS.index(name), states, 0.0)
-            busy_s = terms.update_seconds(here, reads.row_bytes, rates)
-            busy_s = busy_s + terms.update_seconds(state, reads.state_bytes, rates)
-            host[name] = _Crossing(here * reads.row_bytes + state * reads.state_bytes, busy_s)
         if kind.update_passes is not None and kind.lookup.distinct_row_s is None:
             # a calibrated device: its cache serves the update as it does the lookup
             on_device = on_device * terms.cached_reads(self._on_device, kind.lookup)
@@ -227,7 +258,8 @@ class Lookup:
         coded = software.codec_passes.value * tables.gradient_codec_bytes / kind.hbm_bytes_per_s
         whole = (kind.dense_update_s * tables.gradient_held_bytes + coded) * self._replicated_elements
         everywhere = codec / kind.world_size + self._arranging_seconds()
-        return self._in_turn(BlockLoad(codec + whole + of_vectors, on_device + by_row, everywhere), host)
+        on_device = BlockLoad(codec + whole + of_vectors, on_device + by_row, everywhere)
+        return self._in_turn(on_device, self._updated_in_place(~self._meets_misses))
 
     def id_sort(self) -> Floats:
         """[n] seconds on the device that sorting ids by row takes of `backward`; of a calibrated device it is part of

@@ -58,7 +58,7 @@ RESOURCE_KINDS: dict[str, ResourceKind] = {
 }
 
 
-_SPELLING = re.compile(r"(?P<kind>[a-z_]+?)(?P<level>\d+)?(?:_(?P<way>out|in))?(?P<ids>_with_ids)?")
+_SPELLING = re.compile(r"(?P<kind>[a-z_]+?)(?P<level>\d+)?(?:_(?P<way>out|in))?(?P<more>_with_ids|_in_place)?")
 
 
 @dataclass(frozen=True)
@@ -72,11 +72,13 @@ class Resource:
     """The network level whose switches an uplink leaves, counted from 0 at the leaves."""
     with_ids: bool = False
     """Whether its load counts the next batch's ids, less what other stages hide of them, beside the load without."""
+    in_place: bool = False
+    """Whether its load counts the rows alone that are read and updated in place beside the next batch's misses."""
 
     def __str__(self) -> str:
         level = "" if self.level is None else str(self.level)
         way = "" if self.way is None else f"_{self.way}"
-        return f"{self.kind}{level}{way}{'_with_ids' if self.with_ids else ''}"
+        return f"{self.kind}{level}{way}{'_with_ids' * self.with_ids}{'_in_place' * self.in_place}"
 
     @classmethod
     def parse(cls, text: str) -> "Resource":
@@ -86,7 +88,8 @@ class Resource:
             raise ValueError(f"there is no resource {text!r}; kinds are {', '.join(RESOURCE_KINDS)}")
         way: Way | None = None if spelling["way"] is None else ("out" if spelling["way"] == "out" else "in")
         level = None if spelling["level"] is None else int(spelling["level"])
-        return cls(spelling["kind"], way, level, spelling["ids"] is not None)
+        more = spelling["more"]
+        return cls(spelling["kind"], way, level, more == "_with_ids", more == "_in_place")
 
     @property
     def row(self) -> ResourceKind:

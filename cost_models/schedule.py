@@ -116,6 +116,7 @@ class Schedule:
             "device": [DEVICE],
             "bottom": [DEVICE] if self._workload.dense.bottom_mlp else [],
             "tables": [DEVICE, *host],
+            "rows": [DEVICE, *host, *(replace(resource, in_place=True) for resource in host)],
             "exchange": exchange,
             "inside": [resource for resource in exchange if resource.kind == "link"],
             "ids": with_ids or exchange,
@@ -211,6 +212,8 @@ class Schedule:
             reached = [(replace(one, with_ids=True), factor) for one, factor in reached]
         elif term == "all_reduce" and self.all_reduce_meets_ids:
             reached += [(replace(one, with_ids=True), factor) for one, factor in reached]
+        elif term == "beside_misses" and resource != DEVICE:
+            reached.append((replace(resource, in_place=True), 1.0))
         if (share := self._share_of_host_link(term, resource, kind)) > 0:
             reached.append((Resource("host_link", resource.way), share))
         if self._replication is not None and sums is None:

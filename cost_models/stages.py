@@ -40,9 +40,9 @@ class StepSetting:
 
 
 Condition = Callable[[StepSetting], bool]
-Over = Literal["device", "bottom", "tables", "exchange", "inside", "ids", "reduction", "fetch", "nothing"]
+Over = Literal["device", "bottom", "tables", "rows", "exchange", "inside", "ids", "reduction", "fetch", "nothing"]
 """What work loads: the device; the device, if there is a bottom MLP; the device and the memories that rows are read in
-place from; the links and cards of an exchange, its links alone, those of the exchange of the next ids, of a reduction
+place from; the same, beside cache misses; the links and cards of an exchange, its links alone, those of the exchange of the next ids, of a reduction
 that may meet these; the way of cache misses; no resource."""
 
 
@@ -130,6 +130,7 @@ TERMS: tuple[TermSpec, ...] = (
         when=lambda setting: setting.has_memories,
         overlaps=lambda setting: setting.has_prefetch,
     ),
+    TermSpec("beside_misses", "dense", "rows", when=lambda setting: setting.has_prefetch and setting.has_memories),
     TermSpec("gradient_dist", "gradient_dist", "exchange", when=_training),
     TermSpec("node_sums_backward", "gradient_dist", "exchange", when=_training),
     TermSpec("bottom_mlp_backward", "gradient_dist", "bottom", when=_training),

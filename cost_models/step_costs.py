@@ -11,6 +11,7 @@ which its own stages end first: that is the law itself. See docs/decisions/0021-
 import copy
 import itertools
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from typing import Self
 
 import numpy as np
@@ -244,12 +245,12 @@ class StepCosts(CostModel):
             answers_s = sum(rates.latency_s for rates in kind.memories.values())
             self._put(base[k], "cache_fetch", _in_step(FETCHES, answers_s, kind), k)
             dense = self._dense_seconds(kind, software.activation_passes.value)
-            self._put(base[k], "dense", {DEVICE: dense.rest_s}, k)
+            self._put(base[k], "dense", _in_dense(dense.rest_s, kind), k)
             self._put(base[k], "bottom_mlp_forward", {DEVICE: dense.bottom_forward_s}, k)
             if workload.mode == "training":
                 self._put(base[k], "lookup_backward", _in_step(DEVICE, kind.update_launch_s, kind), k)
                 self._put(base[k], "bottom_mlp_backward", {DEVICE: dense.bottom_backward_s}, k)
-                self._put(base[k], "dense", {DEVICE: coded / kind.hbm_bytes_per_s}, k)
+                self._put(base[k], "dense", _in_dense(coded / kind.hbm_bytes_per_s, kind), k)
                 summing = self._summing_kinds[k]
                 reduce = collectives.all_reduce_seconds(gradient, summing, self._reduction_port(gradient, k))
                 self._put(base[k], "all_reduce", {resource: float(value) for resource, value in reduce.items()}, k)
@@ -380,6 +381,8 @@ class StepCosts(CostModel):
             "cache_fetch": lookup.fetches(is_prefetched=self.schedule.is_prefetched),
             **self._exchange_terms(blocks, kind),
         }
+        if self.schedule.is_prefetched:
+            terms["beside_misses"] = lookup.beside_misses()
         if tables.training:
             terms["lookup_backward"] = lookup.backward()
             if self._replication is not None and self._replication.replicas.is_fully_sharded:
@@ -486,3 +489,9 @@ def _sample_bytes(workload: Workload, tables: Tables) -> float:
 def _in_step(own: Resource, seconds: float, kind: RankKind) -> dict[Resource, float]:
     """What a wait of every rank takes of the rank, and keeps what ranks share waiting (see `Lookup`)."""
     return {own: seconds} | {name: seconds / ranks for name, ranks in kind.ranks_sharing.items()}
+
+
+def _in_dense(seconds: float, kind: RankKind) -> dict[Resource, float]:
+    """The same of the dense part, which keeps what ranks share waiting for the rows that they read in place."""
+    shared = {replace(name, in_place=True): seconds / ranks for name, ranks in kind.ranks_sharing.items()}
+    return {DEVICE: seconds} | shared

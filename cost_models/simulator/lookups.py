@@ -25,6 +25,8 @@ class ShardReads:
     """A row as a cache holds it."""
     row_bytes: Floats
     """A row as the lookup reads it, in whole sectors."""
+    host_row_bytes: Floats
+    """A row as it is read in host memory, in whole sectors."""
     state_bytes: Floats
     """The optimizer state of a row, in whole sectors."""
     own_state_bytes: Floats
@@ -39,7 +41,7 @@ class ShardReads:
         """The reads of a step with `factor` [n] times the average ids, on ranks of this kind."""
         tables, table, blocks = counts.tables, counts.table, counts.blocks
         sector = kind.lookup.sector_bytes
-        plain, full = counts.row_bytes(), counts.cached_row_bytes()
+        tier, plain, full = blocks.tier, counts.row_bytes(), counts.cached_row_bytes()
         state = tables.row_state_bytes(table, blocks.columns)
         return cls(
             lookups=counts.lookups * counts.share * factor,
@@ -48,6 +50,7 @@ class ShardReads:
             plain_bytes=plain,
             full_bytes=full,
             row_bytes=np.ceil(np.where(counts.cached, full, plain) / sector) * sector,
+            host_row_bytes=np.ceil(np.where(counts.cached & ~IS_CACHED[tier], full, plain) / sector) * sector,
             state_bytes=np.ceil(state / sector) * sector,
             own_state_bytes=state.astype(np.float64),
             in_place=counts.lookups * counts.share * factor * (1 - counts.hot),
@@ -92,8 +95,8 @@ class LookupWork:
         host_bytes, host_s = self._nothing(), self._nothing()
         for m, here, memory in self._memories():
             rows = np.where(here, crossing, 0.0)
-            host_bytes[m] = rows * reads.row_bytes
-            host_s[m] = rows * _whole(reads.row_bytes, memory.access_bytes) / memory.read_bytes_per_s
+            host_bytes[m] = rows * reads.host_row_bytes
+            host_s[m] = rows * _whole(reads.host_row_bytes, memory.access_bytes) / memory.read_bytes_per_s
         return {"forward_s": forward, "forward_host_bytes": host_bytes, "forward_host_s": host_s}
 
     def _row_s(self) -> Floats:
@@ -122,7 +125,7 @@ class LookupWork:
                 continue
             changes = 0.5 / rates.read_bytes_per_s + 0.5 / rates.write_bytes_per_s
             for rows, size in (
-                (np.where(here, again * reads.unique_in_place, 0.0), reads.row_bytes),
+                (np.where(here, again * reads.unique_in_place, 0.0), reads.host_row_bytes),
                 (np.where(counts.state_home == m, again * states, 0.0), reads.state_bytes),
             ):
                 host_bytes[m] += rows * size

@@ -155,6 +155,22 @@ class Draw:
             low, high = (window, high) if found < rows else (low, window)
         return self.age <= math.exp(low)
 
+    def without_place(self, places: float, ids: float, *, is_prefetched: bool) -> Floats:
+        """[n] probability that a row which is read finds none of so many places of a cache, each of which is taken until
+        the row in it is updated, by batches of so many ids. Prefetched, a row takes a place for the batch before, too,
+        if that read it and it had one; all others of a batch find one with the same probability, by bisection. Rows that
+        the cache holds when the batch comes are not among those without one."""
+        batches = 1 + is_prefetched
+        is_read = -expm1(-ids * self.probability) * is_prefetched
+        low, high = 0.0, 1.0
+        for _ in range(WINDOWS):
+            found = (low + high) / 2
+            has = found / (1 - is_read + is_read * found)
+            low, high = (found, high) if float((self.rows * has * (batches - is_read)).sum()) < places else (low, found)
+        missed = ~self.is_held(places)
+        lacking, most = float((self.rows * (1 - has)).sum()), float(self.rows[missed].sum())
+        return np.where(missed, min(lacking / most, 1.0) if most else 0.0, 0.0)
+
     def hit_share(self, rows: float) -> float:
         """Share of the ids that read the so many hottest rows."""
         return float(self.ids[self.rank <= rows + 0.5].sum() / max(self.ids.sum(), 1e-300))

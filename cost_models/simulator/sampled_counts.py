@@ -10,7 +10,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cost_models.shards import DATA_PARALLEL, IS_CACHED, IS_IN_PLACE, IS_MIXED, IS_SPLIT, Floats, Ints, PlacedShards
+from cost_models.shards import (
+    DATA_PARALLEL,
+    IS_CACHED,
+    IS_IN_PLACE,
+    IS_MIXED,
+    IS_SPLIT,
+    KEEPS_STATE_BELOW,
+    Floats,
+    Ints,
+    PlacedShards,
+)
+from cost_models.simulator.pipelines import ahead_of
 from cost_models.simulator.row_samples import (
     LEAST_SAMPLED,
     MOST_SAMPLED,
@@ -36,7 +47,8 @@ class SampledCounts(ShardCounts):
             raise ValueError(f"ids of {shared[0]} share rows, which are not drawn one by one")
         self._size = int(np.clip(SAMPLED_IN_ALL / len(workload.tables), LEAST_SAMPLED, MOST_SAMPLED))
         self._start = _starts(placed)[(placed.blocks.sharding != DATA_PARALLEL) | placed.opens_block]
-        super().__init__(Tables.of(workload, world), placed, world, workload.batch(world))
+        tables, samples, prefetched = Tables.of(workload, world), workload.batch(world), ahead_of(workload).fetch > 0
+        super().__init__(tables, placed, world, samples, is_prefetched=prefetched)
 
     def _read_rows(self) -> None:
         """Draw each table's rows, once for the batch and once for the samples of one rank where it is replicated."""
@@ -60,11 +72,15 @@ class SampledCounts(ShardCounts):
             if cached.any():
                 missed = place.summed(np.where(draw.is_held(share * rows), 0.0, draw.rows))
                 self.missed[shards[cached]] = missed[cached]
+            if (locked := cached & KEEPS_STATE_BELOW[tier]).any():
+                without = draw.without_place(share * rows, ids, is_prefetched=self.is_prefetched)
+                left_out = place.summed(without * draw.rows), place.summed(without * draw.ids)
+                self._leave_out(shards[locked], left_out[0][locked], left_out[1][locked])
             if split.any():
                 of_reads = Draw.of(law_of_reads(profile, rows, batch), ids, self._size, random)
                 self.hot[shards[split]] = of_reads.hit_share(share * rows)
                 cold[split] = place.summed(np.where(draw.rank > share * rows + 0.5, draw.rows, 0.0))[split]
-        self.cold[shards] = cold
+        self.cold[shards] = np.maximum(self.cold[shards], cold)
 
     def _ids(self, table: int, replicated: bool) -> float:
         """Ids of the batch, or of one rank's samples, after deduplication."""

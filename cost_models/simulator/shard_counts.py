@@ -47,12 +47,14 @@ class ShardCounts:
         home, state_home: [n] memory of the rows and of their optimizer state, index into MEMORY_TIERS.
         state_apart: [n] whether the state is updated in another memory than the rows.
         hot: [n] share of the lookups whose rows are not read in host memory.
-        missed: [n] distinct rows that the table's cache lacks, likewise.
+        missed: [n] distinct rows that come into the table's cache, which lacks them, likewise.
         vectors: [n] that leave the lookup.
     """
 
-    def __init__(self, tables: Tables, placed: PlacedShards, world: int, global_samples: float) -> None:
-        self.tables, self.world, self.samples = tables, world, global_samples
+    def __init__(
+        self, tables: Tables, placed: PlacedShards, world: int, global_samples: float, *, is_prefetched: bool = False
+    ) -> None:
+        self.tables, self.world, self.samples, self.is_prefetched = tables, world, global_samples, is_prefetched
         replicated = placed.blocks.sharding == DATA_PARALLEL
         kept: Flags = ~replicated | placed.opens_block
         self.blocks = placed.blocks.take(np.flatnonzero(kept))
@@ -97,6 +99,15 @@ class ShardCounts:
         rows = self.tables.rows[self.table] * (1 - self.blocks.cache_fraction)
         cold = np.minimum.reduce([self.lookups * (1 - self.hot), rows, self.unique])
         self.cold = np.where(self.hot < 1, cold, 0.0)
+        if (locked := KEEPS_STATE_BELOW[self.blocks.tier]).any():
+            table, fraction, ids = self.table[locked], self.held_share[locked], self.lookups[locked]
+            self._leave_out(locked, *access.without_place(table, fraction, ids, is_prefetched=self.is_prefetched))
+
+    def _leave_out(self, which: NDArray[np.bool_] | Ints, rows: Floats, reads: Floats) -> None:
+        """Let so many missed rows of these shards be read in place: those that find no place in their cache."""
+        self.missed[which] -= rows
+        self.cold[which] = rows
+        self.hot[which] = 1 - reads / np.maximum(self.lookups[which], 1e-300)
 
     def row_bytes(self) -> Floats:
         """[n] bytes of a row's columns as they are stored."""

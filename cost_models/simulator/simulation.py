@@ -220,7 +220,8 @@ def covered(intervals: Floats) -> Floats:
 def _counts(workload: Workload, placed: PlacedShards, world: int, conditions: Conditions) -> ShardCounts:
     if conditions.draws_rows:
         return SampledCounts(workload, placed, world, conditions.seed)
-    return ShardCounts(Tables.of(workload, world), placed, world, workload.batch(world))
+    prefetched = ahead_of(workload).fetch > 0
+    return ShardCounts(Tables.of(workload, world), placed, world, workload.batch(world), is_prefetched=prefetched)
 
 
 def _reads_below_hbm(placed: PlacedShards) -> bool:

@@ -54,6 +54,18 @@ def test_drawn_counts_are_those_expected(tier: int) -> None:
     assert drawn.cached_row_bytes() == pytest.approx(expected.cached_row_bytes())
 
 
+def test_drawn_rows_without_a_place_are_those_expected() -> None:
+    """Of caches too small for two batches, prefetched: drawn row by row, the expected ones are within a tenth, and so are
+    their reads."""
+    bare = model(pipeline="prefetch", global_batch=65_536)
+    drawn = SampledCounts(bare, placed(DDR_CACHED), 4)
+    expected = ShardCounts(Tables.of(bare, 4), placed(DDR_CACHED), 4, 65_536, is_prefetched=True)
+    assert (expected.cold > 0.3 * expected.unique).sum() >= 3
+    assert drawn.cold == pytest.approx(expected.cold, rel=0.1)
+    assert 1 - drawn.hot == pytest.approx(1 - expected.hot, rel=0.1)
+    assert drawn.missed == pytest.approx(expected.missed, rel=0.1, abs=0.02 * expected.unique.max())
+
+
 def test_a_hot_row_is_whole_with_one_rank() -> None:
     """Parts of a table add up to its ids and distinct rows; of a skewed one, one rank has far more ids than others."""
     drawn = SampledCounts(model(), placed(HBM, rows_cut=True), 4)
