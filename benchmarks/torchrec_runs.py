@@ -1,9 +1,10 @@
 """TorchRec's own benchmark runs, by ratio: `python -m benchmarks.torchrec_runs`.
 
-Its commit messages state run times of the train pipeline on two GPUs that they do not name, so only ratios between the
-configurations of one commit can be predicted. The stand-in for the machine is, for each ratio, the system of the
-catalog that is nearest on the ratios of the others. Configurations are those of torchrec/distributed/benchmark/yaml at
-the commit: 32,768 samples a rank, uniform ids, SGD, a dense part in fp32.
+Its commit messages state run times of the train pipeline on two GPUs that most of them do not name, so only ratios
+between the configurations of one commit can be predicted. The stand-in for an unnamed machine is, for each ratio, the
+system of the catalog that is nearest on the ratios of the other unnamed ones. Configurations are those of
+torchrec/distributed/benchmark/yaml at the commit: 32,768 samples a rank, uniform ids, SGD, a dense part in fp32. A run
+is one of ten or twenty batches without any before it.
 """
 
 from collections.abc import Sequence
@@ -20,17 +21,7 @@ from topologies.cluster import Topology
 from topologies.loading import load_topology
 
 RUNS = Path(__file__).parent / "data" / "facts" / "measured" / "torchrec_benchmark_runs.csv"
-OWN_SWITCH = "nodes.0.links.pcie.accelerators_per_switch=1"
-STAND_INS: dict[str, tuple[str, ...]] = {
-    "dgx-a100-80": (),
-    "dgx-h100": (),
-    "hgx-b200": (),
-    "h100-pcie-8": (),
-    "dgx-a100-80, apart": (OWN_SWITCH,),
-    "dgx-h100, apart": (OWN_SWITCH,),
-    "hgx-b200, apart": (OWN_SWITCH,),
-}
-"""Systems of the catalog; of eight accelerators that share PCIe switches by twos, any two may have been taken."""
+STAND_INS = ("dgx-a100-80", "dgx-h100", "hgx-b200", "h100-pcie-8")
 AIM = 0.15
 """Median error of the ratios, at most."""
 WORLD, SAMPLES = 2, 32_768
@@ -42,7 +33,7 @@ DEEP = {"numerical_features": 1000, "bottom_mlp": [128, 128, 128, 1024], "top_ml
 
 @dataclass(frozen=True)
 class Run:
-    """A configuration: its tables of 256 columns, a half-precision one, how the large one is cut, and where they are."""
+    """A configuration: its tables of 256 columns, others beside them, how the large one is cut, and where they are."""
 
     unweighted: int
     weighted: int
@@ -89,9 +80,7 @@ def step_seconds(run: Run, cluster: Topology) -> float:
         {**like, "name": f"s.{i}", "rows": rows, "dim": 1024, "pooled": False} for i, rows in enumerate(run.sequences)
     ]
     tier = run.tier if run.all_below else HBM
-    blocks = [
-        (i, TABLE_WISE, tier, table["dim"], i % WORLD, table["rows"]) for i, table in enumerate(tables)
-    ]
+    blocks = [(i, TABLE_WISE, tier, table["dim"], i % WORLD, table["rows"]) for i, table in enumerate(tables)]
     columns, sharding = run.half
     others = [] if not columns else [(100_000, columns, sharding, tier, "fp16")]
     others += [] if run.large is None else [(*run.large, run.tier, "fp32")]
@@ -118,25 +107,25 @@ def step_seconds(run: Run, cluster: Topology) -> float:
     return model.evaluate(PlacedShards(Blocks(table, cut, tier, width, held), rank, rows, opens)).step_s
 
 
-def ratios(names: Sequence[str] = tuple(STAND_INS)) -> pd.DataFrame:
+def ratios(names: Sequence[str] = STAND_INS) -> pd.DataFrame:
     """The published ratios, and those predicted with each stand-in."""
     runs = pd.read_csv(RUNS)
-    found = runs[["commit", "configuration", "reference"]].copy()
+    found = runs[["commit", "configuration", "reference", "system"]].copy()
     found["published"] = runs.run_ms / runs.reference_ms
     for name in names:
-        system, _, _ = name.partition(",")
-        overrides = [f"nodes.0.accelerators.count={WORLD}", *STAND_INS[name]]
-        cluster = load_topology(system, nodes=1, overrides=overrides)
+        cluster = load_topology(name, nodes=1, overrides=[f"nodes.0.accelerators.count={WORLD}"])
         seconds = {each: step_seconds(run, cluster) for each, run in CONFIGURATIONS.items()}
         found[name] = runs.configuration.map(seconds) / runs.reference.map(seconds)
     return found
 
 
-def left_out(found: pd.DataFrame, names: Sequence[str] = tuple(STAND_INS)) -> pd.Series:
-    """Each ratio as the stand-in predicts it that has the least median error on the others."""
-    errors = found[list(names)].div(found.published, axis=0).sub(1).abs()
-    chosen = {row: errors.drop(index=row).median().idxmin() for row in found.index}
-    return pd.Series({row: found.loc[row, name] for row, name in chosen.items()})
+def left_out(found: pd.DataFrame, names: Sequence[str] = STAND_INS) -> pd.Series:
+    """Each ratio as the stand-in predicts it that has the least median error on the others; that of a system which its
+    configuration names, with that one, and it chooses for no other."""
+    unnamed = found[found.system.isna()]
+    errors = unnamed[list(names)].div(unnamed.published, axis=0).sub(1).abs()
+    chosen = {row: errors.drop(index=row).median().idxmin() for row in unnamed.index}
+    return pd.Series({row: found.loc[row, chosen.get(row, found.system[row])] for row in found.index})
 
 
 def errors() -> pd.DataFrame:

@@ -25,9 +25,10 @@ def achieved_flops(group: NodeGroup, workload: Workload, device: DeviceCoefficie
     """FLOP/s that matrix products reach, measured on the device or a share of its peak: in the format of the dense
     part, or the nearest wider one that the device has."""
     wanted, flops, measured = workload.dense.dtype, group.accelerators.flops, device.matmul_flops_per_s
+    in_fp32 = device.fp32_utilization or device.flop_utilization
     for name in (wanted, *WIDER.get(wanted, ())):
         if measured is not None and name in measured.by_dtype:
             return measured.by_dtype[name]
         if (peak := getattr(flops, name)) is not None:
-            return float(peak) * device.flop_utilization.value
-    return flops.fp32 * device.flop_utilization.value
+            return float(peak) * (in_fp32 if name == "fp32" else device.flop_utilization).value
+    return flops.fp32 * in_fp32.value

@@ -103,6 +103,11 @@ class Lookup:
         self._in_place = replace(
             self._reads, lookups=read, unique=cold, row_bytes=terms.in_sectors(in_place_row, sector)
         )
+        self._kept = np.zeros(len(blocks))  # reads that do not cross of rows that are all in place
+        if software.uvm_kept_rows and len(i := np.flatnonzero(IS_IN_PLACE[blocks.tier])):
+            kept_rows = np.minimum(software.uvm_kept_rows.value, tables.rows[table[i]])
+            hottest = tables.access.hit_rate(table[i], kept_rows / tables.rows[table[i]])
+            self._kept[i] = terms.kept_reads(hottest, self._lookups[i], kept_rows)
         in_hbm = tables.rows[table] * np.where(IS_SPLIT[blocks.tier], blocks.cache_fraction, 1.0)
         self._on_device = replace(
             self._reads,
@@ -154,7 +159,7 @@ class Lookup:
 
     def _read_in_place(self, counted: NDArray[np.bool_]) -> dict[MemoryTier, _Crossing]:
         """What the forward pass reads in place of each memory, of the blocks that are `counted` [n]."""
-        brought, row = terms.in_place_rows(self._in_place, self._software), self._in_place.row_bytes
+        brought, row = terms.in_place_rows(self._in_place, self._software, self._kept), self._in_place.row_bytes
         host: dict[MemoryTier, _Crossing] = {}
         for name, rates in self._addressed():
             here = np.where(self._at(name) & counted, brought, 0.0)
@@ -234,7 +239,7 @@ class Lookup:
 
         State of a table in byte-addressable memory stays there, whether or not its rows are cached.
         """
-        kind, software, tables, reads = self._kind, self._software, self._tables, self._reads
+        kind, software, tables = self._kind, self._software, self._tables
         by_optimizer = software.backward_passes.by_optimizer
         pooled_passes = np.array([by_optimizer[name] for name in tables.optimizer])
         if kind.update_passes is not None:
@@ -258,8 +263,8 @@ class Lookup:
         coded = software.codec_passes.value * tables.gradient_codec_bytes / kind.hbm_bytes_per_s
         whole = (kind.dense_update_s * tables.gradient_held_bytes + coded) * self._replicated_elements
         everywhere = codec / kind.world_size + self._arranging_seconds()
-        on_device = BlockLoad(codec + whole + of_vectors, on_device + by_row, everywhere)
-        return self._in_turn(on_device, self._updated_in_place(~self._meets_misses))
+        load = BlockLoad(codec + whole + of_vectors, on_device + by_row, everywhere)
+        return self._in_turn(load, self._updated_in_place(~self._meets_misses))
 
     def id_sort(self) -> Floats:
         """[n] seconds on the device that sorting ids by row takes of `backward`; of a calibrated device it is part of

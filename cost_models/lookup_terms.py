@@ -83,10 +83,16 @@ def cache_search(reads: Reads, software: SoftwareCoefficients) -> Floats:
     return np.asarray(np.asarray(reads.unique) * software.cache_search_s.value)
 
 
-def in_place_rows(reads: Reads, software: SoftwareCoefficients) -> Floats:
-    """Rows that a forward pass over rows below HBM brings over PCIe, some of them more than once."""
+def kept_reads(hottest: Numbers, lookups: Numbers, kept_rows: Numbers) -> Floats:
+    """Reads of a table's `kept_rows` hottest rows, which get this share of its lookups, beyond the first of each."""
+    return np.asarray(np.maximum(np.asarray(hottest) * lookups - kept_rows, 0.0))
+
+
+def in_place_rows(reads: Reads, software: SoftwareCoefficients, kept: Numbers = 0.0) -> Floats:
+    """Rows that a forward pass over rows below HBM brings over PCIe, some of them more than once; of the hottest ones
+    so many reads are `kept` from crossing."""
     per_lookup, per_row = software.uvm_forward_passes_per_lookup.value, software.uvm_forward_passes_per_row.value
-    return np.asarray(per_lookup * np.asarray(reads.lookups) + per_row * np.asarray(reads.unique))
+    return np.asarray(per_lookup * (np.asarray(reads.lookups) - kept) + per_row * np.asarray(reads.unique))
 
 
 def rewritten_rows(rows: Numbers, software: SoftwareCoefficients) -> Floats:

@@ -42,8 +42,8 @@ class StepSetting:
 Condition = Callable[[StepSetting], bool]
 Over = Literal["device", "bottom", "tables", "rows", "exchange", "inside", "ids", "reduction", "fetch", "nothing"]
 """What work loads: the device; the device, if there is a bottom MLP; the device and the memories that rows are read in
-place from; the same, beside cache misses; the links and cards of an exchange, its links alone, those of the exchange of the next ids, of a reduction
-that may meet these; the way of cache misses; no resource."""
+place from; the same, beside cache misses; the links and cards of an exchange, its links alone, those of the exchange of
+the next ids, of a reduction that may meet these; the way of cache misses; no resource."""
 
 
 def _always(_: StepSetting) -> bool:

@@ -77,6 +77,7 @@ _MEASURED_INSTEAD = {
     ("device", "pcie_efficiency"): "copy_bytes_per_s",
     ("device", "activation_efficiency"): "stream_bytes_per_s",
     ("device", "flop_utilization"): "matmul_flops_per_s",
+    ("device", "fp32_utilization"): "matmul_flops_per_s",
     ("software", "backward_passes"): "update_passes_per_lookup",
     ("software", "forward_launch_s"): "lookup_launch_s",
     ("software", "backward_launch_s"): "update_launch_s",
@@ -261,7 +262,8 @@ class _StageErrors:
         flops = dense_seconds(
             model.workload, samples, kind.flops_per_s, kind.hbm_bytes_per_s, 0.0, self._software.tile_columns
         ).total_s
-        yield self._of("device", "flop_utilization", min(flops, seconds), {})
+        in_fp32 = model.workload.dense.dtype == "fp32"
+        yield self._of("device", "fp32_utilization" if in_fp32 else "flop_utilization", min(flops, seconds), {})
         if seconds > flops:
             yield self._of("device", "activation_efficiency", seconds - flops, {})
             yield self._of("software", "activation_passes", seconds - flops, {})

@@ -25,6 +25,7 @@ DIRECTORY = Path(coefficients.__file__).parent
 SHARED_WITH_HUGECTR = (
     "uvm_forward_passes_per_lookup",
     "uvm_forward_passes_per_row",
+    "uvm_kept_rows",
     "uvm_backward_passes_per_row",
     "cache_search_s",
     "cache_update_s",

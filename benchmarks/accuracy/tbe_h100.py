@@ -40,6 +40,7 @@ FITTED = {
     "update_passes": "software",
     "uvm_forward_passes_per_lookup": "software",
     "uvm_forward_passes_per_row": "software",
+    "uvm_kept_rows": "software",
     "uvm_backward_passes_per_row": "software",
     "cache_search_s": "software",
     "cache_launch_s": "software",
@@ -65,6 +66,11 @@ def distinct_rows(rows: int, draws: float) -> float:
         tail = -np.expm1(-draws * (ALPHA - 1) * rank**-ALPHA / total)
         found += float((tail * rank * weights).sum() * (high - low) / 2)
     return found
+
+
+def hottest_share(rows: np.ndarray, hottest: float) -> np.ndarray:
+    """Share of the ids that read so many of the hottest rows."""
+    return np.asarray((1 - (hottest + 1.0) ** (1 - ALPHA)) / (1 - (rows + 1.0) ** (1 - ALPHA)))
 
 
 @cache
@@ -167,6 +173,10 @@ def seconds(rows: pd.DataFrame, values: dict[str, float]) -> np.ndarray:
     without_state = replace(reads, state_arrays=0.0)
     sorting = terms.id_sort(reads.lookups, rates, software)
     on_cache = terms.backward(without_state, passes, rates, software) + reads.unique * software.cache_update_s.value
+    kept_rows = values["uvm_kept_rows"]
+    of_table = (rows.lookups / rows.num_tables).to_numpy(float)
+    hottest = hottest_share(rows.rows_per_table.to_numpy(float), kept_rows)
+    kept = terms.kept_reads(hottest, of_table, kept_rows) * rows.num_tables.to_numpy()
     tiers = [rows.tier == "hbm", rows.tier == "uvm_caching", rows.tier == "uvm"]
     on_device = terms.read_rows(reads, rates)
     forward = (
@@ -177,7 +187,7 @@ def seconds(rows: pd.DataFrame, values: dict[str, float]) -> np.ndarray:
             [
                 on_device,
                 on_device + software.cache_launch_s.value + terms.cache_search(reads, software) + fetched,
-                terms.in_place_rows(reads, software) * reads.row_bytes / host,
+                terms.in_place_rows(reads, software, kept) * reads.row_bytes / host,
             ],
         )
     )

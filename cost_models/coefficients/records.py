@@ -49,6 +49,9 @@ class DeviceCoefficients(NamedCoefficients):
     lookup_efficiency: Coefficient
     sector_bytes: Coefficient
     flop_utilization: Coefficient
+    """Of matrix products on matrix units."""
+    fp32_utilization: Annotated[Coefficient | None, NEWER] = None
+    """Of those in fp32, which the other units compute."""
     activation_efficiency: Coefficient
     pcie_efficiency: Coefficient
     ddr_efficiency: Coefficient
@@ -188,6 +191,8 @@ class SoftwareCoefficients(NamedCoefficients):
     cache_update_s: Coefficient
     uvm_forward_passes_per_lookup: Coefficient
     uvm_forward_passes_per_row: Coefficient
+    uvm_kept_rows: Annotated[Coefficient | None, NEWER] = None
+    """The hottest rows of a table below HBM whose reads do not cross: they are read again before they are given up."""
     uvm_backward_passes_per_row: Coefficient
     cache_fetch_passes: Coefficient
     codec_passes: Coefficient

@@ -8,7 +8,15 @@ import numpy as np
 from cost_models.coefficients import SoftwareCoefficients
 from cost_models.kinds import RankKind
 from cost_models.memory_rates import MemoryRates
-from cost_models.shards import BYTE_ADDRESSABLE, IS_CACHED, IS_SPLIT, KEEPS_STATE_BELOW, MEMORY_TIERS, Floats
+from cost_models.shards import (
+    BYTE_ADDRESSABLE,
+    IS_CACHED,
+    IS_IN_PLACE,
+    IS_SPLIT,
+    KEEPS_STATE_BELOW,
+    MEMORY_TIERS,
+    Floats,
+)
 from cost_models.simulator.shard_counts import Flags, ShardCounts
 
 
@@ -65,7 +73,7 @@ class LookupWork:
     """
 
     def __init__(self, counts: ShardCounts, kind: RankKind, software: SoftwareCoefficients, factor: Floats) -> None:
-        self._counts, self._kind, self._software = counts, kind, software
+        self._counts, self._kind, self._software, self._factor = counts, kind, software, factor
         self._reads = ShardReads.of(counts, kind, factor)
 
     def all(self) -> dict[str, Floats]:
@@ -90,7 +98,7 @@ class LookupWork:
         codec_s = software.codec_passes.value / kind.hbm_bytes_per_s
         forward = forward + changes * codec_s * reads.missed * (reads.plain_bytes + reads.full_bytes)
         forward = forward + counts.whole_elements * codec_s * tables.codec_bytes[0]
-        crossing = software.uvm_forward_passes_per_lookup.value * reads.in_place
+        crossing = software.uvm_forward_passes_per_lookup.value * (reads.in_place - self._read_again())
         crossing = crossing + software.uvm_forward_passes_per_row.value * reads.unique_in_place
         host_bytes, host_s = self._nothing(), self._nothing()
         for m, here, memory in self._memories():
@@ -98,6 +106,13 @@ class LookupWork:
             host_bytes[m] = rows * reads.host_row_bytes
             host_s[m] = rows * _whole(reads.host_row_bytes, memory.access_bytes) / memory.read_bytes_per_s
         return {"forward_s": forward, "forward_host_bytes": host_bytes, "forward_host_s": host_s}
+
+    def _read_again(self) -> Floats:
+        """[n] reads of the few hottest rows of tables in place that find them on the device, all but the first."""
+        counts, kept = self._counts, self._software.uvm_kept_rows
+        if kept is None or not (there := IS_IN_PLACE[counts.blocks.tier]).any():
+            return np.zeros(len(counts))
+        return np.where(there, counts.read_again(kept.value) * counts.share * self._factor, 0.0)
 
     def _row_s(self) -> Floats:
         """[n] seconds of a row that is read, out of L2 or device memory."""

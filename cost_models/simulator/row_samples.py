@@ -156,10 +156,10 @@ class Draw:
         return self.age <= math.exp(low)
 
     def without_place(self, places: float, ids: float, *, is_prefetched: bool) -> Floats:
-        """[n] probability that a row which is read finds none of so many places of a cache, each of which is taken until
-        the row in it is updated, by batches of so many ids. Prefetched, a row takes a place for the batch before, too,
-        if that read it and it had one; all others of a batch find one with the same probability, by bisection. Rows that
-        the cache holds when the batch comes are not among those without one."""
+        """[n] probability that a row which is read finds none of so many places of a cache, each of which is taken
+        until the row in it is updated, by batches of so many ids. Prefetched, a row takes a place for the batch before,
+        too, if that read it and it had one; all others of a batch find one with the same probability, by bisection.
+        Rows that the cache holds when the batch comes are not among those without one."""
         batches = 1 + is_prefetched
         is_read = -expm1(-ids * self.probability) * is_prefetched
         low, high = 0.0, 1.0

@@ -109,6 +109,12 @@ class ShardCounts:
         self.cold[which] = rows
         self.hot[which] = 1 - reads / np.maximum(self.lookups[which], 1e-300)
 
+    def read_again(self, hottest: float) -> Floats:
+        """[n] ids that read so many of the table's hottest rows when another one has read them, likewise."""
+        rows = np.minimum(hottest, self.tables.rows[self.table])
+        reads = self.lookups * self.tables.access.hit_rate(self.table, rows / self.tables.rows[self.table])
+        return np.maximum(reads - rows, 0.0)
+
     def row_bytes(self) -> Floats:
         """[n] bytes of a row's columns as they are stored."""
         return self.tables.row_bytes(self.table, self.blocks.columns, self.blocks.dtype).astype(np.float64)

@@ -8,9 +8,13 @@ from topologies.loading import load_topology
 
 
 def test_a_ratio_does_not_choose_its_own_stand_in() -> None:
-    """The one that is nearest on all others is taken, though another one would be exact."""
+    """The one that is nearest on all others is taken, though another one would be exact; where a system is named, that
+    one, and the ratio chooses for no other."""
     found = pd.DataFrame({"published": [1.0, 2.0, 4.0, 8.0], "a": [1.0, 3.0, 6.0, 12.0], "b": [1.5, 2.0, 4.0, 8.0]})
+    found["system"] = None
     assert left_out(found, ("a", "b")).tolist() == [1.5, 2.0, 4.0, 8.0]
+    found.loc[[2, 3], "system"] = "a"
+    assert left_out(found, ("a", "b")).tolist() == [1.5, 3.0, 6.0, 12.0]
 
 
 def test_every_row_has_its_configurations() -> None:

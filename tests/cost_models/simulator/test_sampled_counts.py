@@ -55,7 +55,7 @@ def test_drawn_counts_are_those_expected(tier: int) -> None:
 
 
 def test_drawn_rows_without_a_place_are_those_expected() -> None:
-    """Of caches too small for two batches, prefetched: drawn row by row, the expected ones are within a tenth, and so are
+    """Of caches too small for two batches, prefetched: drawn row by row, the expected ones are within a tenth, as are
     their reads."""
     bare = model(pipeline="prefetch", global_batch=65_536)
     drawn = SampledCounts(bare, placed(DDR_CACHED), 4)
