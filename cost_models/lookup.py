@@ -103,11 +103,14 @@ class Lookup:
         self._in_place = replace(
             self._reads, lookups=read, unique=cold, row_bytes=terms.in_sectors(in_place_row, sector)
         )
-        self._kept = np.zeros(len(blocks))  # reads that do not cross of rows that are all in place
-        if software.uvm_kept_rows and len(i := np.flatnonzero(IS_IN_PLACE[blocks.tier])):
-            kept_rows = np.minimum(software.uvm_kept_rows.value, tables.rows[table[i]])
-            hottest = tables.access.hit_rate(table[i], kept_rows / tables.rows[table[i]])
-            self._kept[i] = terms.kept_reads(hottest, self._lookups[i], kept_rows)
+        self._kept = np.zeros(len(blocks))  # reads of rows in place that do not cross
+        if software.uvm_kept_rows and len(i := np.flatnonzero(IS_IN_PLACE[blocks.tier] | IS_SPLIT[blocks.tier])):
+            kept_rows = software.uvm_kept_rows.value
+            in_hbm = np.where(IS_SPLIT[blocks.tier[i]], blocks.cache_fraction[i], 0.0)
+            kept = np.minimum(kept_rows / tables.rows[table[i]], 1 - in_hbm)
+            hit_rate = tables.access.hit_rate
+            hottest = hit_rate(table[i], in_hbm + kept) - hit_rate(table[i], in_hbm)
+            self._kept[i] = terms.kept_reads(hottest, self._lookups[i], kept * tables.rows[table[i]])
         in_hbm = tables.rows[table] * np.where(IS_SPLIT[blocks.tier], blocks.cache_fraction, 1.0)
         self._on_device = replace(
             self._reads,

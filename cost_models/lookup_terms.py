@@ -84,7 +84,7 @@ def cache_search(reads: Reads, software: SoftwareCoefficients) -> Floats:
 
 
 def kept_reads(hottest: Numbers, lookups: Numbers, kept_rows: Numbers) -> Floats:
-    """Reads of a table's `kept_rows` hottest rows, which get this share of its lookups, beyond the first of each."""
+    """Reads of the `kept_rows` hottest rows in place, which get this share of the lookups, beyond the first of each."""
     return np.asarray(np.maximum(np.asarray(hottest) * lookups - kept_rows, 0.0))
 
 

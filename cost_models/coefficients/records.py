@@ -192,7 +192,7 @@ class SoftwareCoefficients(NamedCoefficients):
     uvm_forward_passes_per_lookup: Coefficient
     uvm_forward_passes_per_row: Coefficient
     uvm_kept_rows: Annotated[Coefficient | None, NEWER] = None
-    """The hottest rows of a table below HBM whose reads do not cross: they are read again before they are given up."""
+    """The hottest rows in place of a table whose reads do not cross: they are read again before they are given up."""
     uvm_backward_passes_per_row: Coefficient
     cache_fetch_passes: Coefficient
     codec_passes: Coefficient

@@ -108,9 +108,10 @@ class LookupWork:
         return {"forward_s": forward, "forward_host_bytes": host_bytes, "forward_host_s": host_s}
 
     def _read_again(self) -> Floats:
-        """[n] reads of the few hottest rows of tables in place that find them on the device, all but the first."""
+        """[n] reads of the few hottest rows in host memory that find them on the device, all but the first."""
         counts, kept = self._counts, self._software.uvm_kept_rows
-        if kept is None or not (there := IS_IN_PLACE[counts.blocks.tier]).any():
+        there = IS_IN_PLACE[counts.blocks.tier] | IS_SPLIT[counts.blocks.tier]
+        if kept is None or not there.any():
             return np.zeros(len(counts))
         return np.where(there, counts.read_again(kept.value) * counts.share * self._factor, 0.0)
 

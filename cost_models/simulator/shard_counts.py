@@ -110,10 +110,13 @@ class ShardCounts:
         self.hot[which] = 1 - reads / np.maximum(self.lookups[which], 1e-300)
 
     def read_again(self, hottest: float) -> Floats:
-        """[n] ids that read so many of the table's hottest rows when another one has read them, likewise."""
-        rows = np.minimum(hottest, self.tables.rows[self.table])
-        reads = self.lookups * self.tables.access.hit_rate(self.table, rows / self.tables.rows[self.table])
-        return np.maximum(reads - rows, 0.0)
+        """[n] ids that read so many of the hottest rows in host memory when another one has read them, likewise."""
+        all_rows, access = self.tables.rows[self.table], self.tables.access
+        first = np.where(IS_SPLIT[self.blocks.tier], self.blocks.cache_fraction, 0.0) * all_rows
+        last = np.minimum(first + hottest, all_rows)
+        shares = (access.hit_rate(self.table, rows / all_rows) for rows in (last, first))
+        up_to_last, before = (self.lookups * share for share in shares)
+        return np.maximum(up_to_last - before - (last - first), 0.0)
 
     def row_bytes(self) -> Floats:
         """[n] bytes of a row's columns as they are stored."""
