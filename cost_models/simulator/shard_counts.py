@@ -116,7 +116,7 @@ class ShardCounts:
         last = np.minimum(first + hottest, all_rows)
         shares = (access.hit_rate(self.table, rows / all_rows) for rows in (last, first))
         up_to_last, before = (self.lookups * share for share in shares)
-        return np.maximum(up_to_last - before - (last - first), 0.0)
+        return np.asarray(np.maximum(up_to_last - before - (last - first), 0.0))
 
     def row_bytes(self) -> Floats:
         """[n] bytes of a row's columns as they are stored."""
