@@ -46,6 +46,7 @@ class SampledCounts(ShardCounts):
         if shared := [table.name for table in workload.tables if workload.stored_rows(table) < table.rows]:
             raise ValueError(f"ids of {shared[0]} share rows, which are not drawn one by one")
         self._size = int(np.clip(SAMPLED_IN_ALL / len(workload.tables), LEAST_SAMPLED, MOST_SAMPLED))
+        self._in_place: list[tuple[Ints, Draw, float]] = []  # shards, the reads of their table, its hottest rows in HBM
         self._start = _starts(placed)[(placed.blocks.sharding != DATA_PARALLEL) | placed.opens_block]
         tables, samples, prefetched = Tables.of(workload, world), workload.batch(world), ahead_of(workload).fetch > 0
         super().__init__(tables, placed, world, samples, is_prefetched=prefetched)
@@ -80,7 +81,20 @@ class SampledCounts(ShardCounts):
                 of_reads = Draw.of(law_of_reads(profile, rows, batch), ids, self._size, random)
                 self.hot[shards[split]] = of_reads.hit_share(share * rows)
                 cold[split] = place.summed(np.where(draw.rank > share * rows + 0.5, draw.rows, 0.0))[split]
+                self._in_place.append((shards[split], of_reads, share * rows))
+        if (whole := IS_IN_PLACE[tier]).any():
+            of_reads = Draw.of(law_of_reads(profile, rows, batch), ids, self._size, random)
+            self._in_place.append((shards[whole], of_reads, 0.0))
         self.cold[shards] = np.maximum(self.cold[shards], cold)
+
+    def read_again(self, hottest: float) -> Floats:
+        """[n] ids that read so many of the hottest rows in host memory when another one has read them, for each 1 of
+        its share: drawn ids less drawn rows."""
+        again = np.zeros(len(self))
+        for shards, draw, in_hbm in self._in_place:
+            there = (draw.rank > in_hbm + 0.5) & (draw.rank <= in_hbm + hottest + 0.5)
+            again[shards] = max(float((draw.ids - draw.rows)[there].sum()), 0.0)
+        return again
 
     def _ids(self, table: int, replicated: bool) -> float:
         """Ids of the batch, or of one rank's samples, after deduplication."""
