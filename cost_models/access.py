@@ -84,9 +84,23 @@ def _read(probability: Floats, draws: Floats) -> tuple[Floats, Floats]:
     return chance, -log_missed * (1 - chance)
 
 
-def _tail(rows: Floats, alpha: Floats, total: Floats, draws: Floats) -> tuple[Floats, Floats]:
-    """Distinct rows beyond the head, and their derivative by L; the arguments (only) end in an axis of 1."""
-    low, high = log(HEAD + 0.5), log(np.maximum(rows, HEAD) + 0.5)
+def _rows_beyond(rows: Floats, alpha: Floats, lookups: Floats, hottest: Floats) -> Floats:
+    """[n] expected distinct rows among so many ids of power laws that are not among the `hottest` rows of each."""
+    draws, n, a, k = np.maximum(lookups, 1.0)[:, None], rows[:, None], alpha[:, None], hottest[:, None]
+    total = _harmonic(n, a)
+    ranks = np.arange(1.0, HEAD + 1)
+    found = _read(np.minimum(power(ranks, -a) / total, 1.0), draws)[0]
+    beyond = np.where(ranks <= n, np.clip(ranks - k, 0.0, 1.0), 0.0)
+    tail = np.where(rows > HEAD, _tail(n, a, total, draws, k)[0], 0.0)
+    return np.asarray((beyond * found).sum(axis=-1) + tail) * np.minimum(lookups, 1.0)
+
+
+def _tail(
+    rows: Floats, alpha: Floats, total: Floats, draws: Floats, hottest: Floats | float = 0.0
+) -> tuple[Floats, Floats]:
+    """Distinct rows beyond the head, and beyond the `hottest` rows, and their derivative by L; the arguments (only) end
+    in an axis of 1."""
+    low, high = log(np.maximum(hottest, HEAD) + 0.5), log(np.maximum(rows, HEAD) + 0.5)
     slope = np.maximum(alpha, 1e-9)
     certain = _clip(log(draws / total / CERTAIN) / slope, low, high)
     rare = _clip(log(draws / total / RARE) / slope, certain, high)
@@ -212,6 +226,28 @@ class AccessCurves:
         lookups = np.asarray(lookups, dtype=np.float64)
         unique = self._unique_between(self._unique_curves[2][table], lookups)
         return np.where(lookups < 1, lookups, np.minimum(unique, np.minimum(self.rows[table], lookups)))
+
+    def rows_beyond(self, table: Ints, fraction: Floats, lookups: Floats) -> Floats:
+        """Expected distinct rows among `lookups` ids that are not among the hottest `fraction` of a table's rows; [n].
+
+        Where ids share rows, these are the rows that the ids beyond as many of the hottest are put into by a hash.
+        """
+        key = np.stack([table, np.clip(fraction, 0.0, 1.0), lookups], axis=1)
+        cases, which = np.unique(key, axis=0, return_inverse=True)
+        table, fraction, lookups = cases[:, 0].astype(np.int64), cases[:, 1], cases[:, 2]
+        ids, rows = self.ids[table], self.rows[table]
+        hottest, found = fraction * rows, np.zeros(len(table))
+        by_curve = self._empirical[table] & ~self.measured[table]
+        i = np.flatnonzero(~by_curve)
+        found[i] = _rows_beyond(ids[i], self.unique_alpha[table[i]], lookups[i], hottest[i])
+        for number in np.unique(table[by_curve]).tolist():
+            curve, j = self.curves[number], np.flatnonzero(table == number)
+            if curve is not None:
+                found[j] = _rows_beyond_of_curve(ids[j], curve, lookups[j], hottest[j] / ids[j])
+        found = np.where(rows < ids, (1 - fraction) * _rows_of_ids(found, rows), found)
+        most = np.minimum(self.unique_rows(table, lookups), (1 - self.hit_rate(table, fraction)) * lookups)
+        found = np.where(fraction > 0, np.clip(found, 0.0, most), most)
+        return np.asarray(found[which.reshape(-1)])
 
     def missed_rows(self, table: Ints, fraction: Floats, lookups: Floats) -> Floats:
         """Expected distinct rows among `lookups` ids that a cache of `fraction` of the rows lacks when they come; [n].
@@ -379,17 +415,34 @@ def _unique_of_curve(rows: float, curve: Floats, draws: Floats) -> tuple[Floats,
     return unique[None, :], slope[None, :]
 
 
+def _rows_beyond_of_curve(rows: Floats, curve: Floats, lookups: Floats, fraction: Floats) -> Floats:
+    """`_rows_beyond` [n] of one empirical curve: an exact sum over what its pieces have beyond a fraction of the rows."""
+    likely = np.diff(curve[:, 1]) / np.diff(curve[:, 0]) / rows[:, None]
+    size = rows[:, None] * np.maximum(curve[1:, 0] - np.maximum(curve[:-1, 0], fraction[:, None]), 0.0)
+    chance = _read(np.minimum(likely, 1.0), np.maximum(lookups, 1.0)[:, None])[0]
+    return np.asarray((size * chance).sum(axis=1) * np.minimum(lookups, 1.0))
+
+
 def _in_rows(unique: Floats, slope: Floats, ids: Floats, rows: Floats) -> tuple[Floats, Floats]:
     """Expected distinct rows that distinct ids read, and d ln rows / d ln L: `unique`, and `slope`, of so many ids.
 
     Where rows are fewer than ids, a hash puts each id into one of S rows at random. U ids leave a row unread with
     probability (1 - 1/S)^U. Of an uncertain U the mean is taken: that is at most a fifth of a row too many.
     """
-    log_missed = log1p(-np.minimum(1 / rows, 1 - 1e-15))
-    read = np.minimum(-rows * expm1(unique * log_missed), unique)
+    read, log_missed = _rows_of_ids(unique, rows), _log_missed(rows)
     read_slope = -rows * log_missed * exp(unique * log_missed) * unique / read * slope
     shared = rows < ids
     return np.where(shared, read, unique), np.where(shared, read_slope, slope)
+
+
+def _rows_of_ids(unique: Floats, rows: Floats) -> Floats:
+    """Those that a hash puts so many distinct ids into."""
+    return np.asarray(np.minimum(-rows * expm1(unique * _log_missed(rows)), unique))
+
+
+def _log_missed(rows: Floats) -> Floats:
+    """Logarithm of the chance that an id is not in a given row of so many."""
+    return np.asarray(log1p(-np.minimum(1 / rows, 1 - 1e-15)))
 
 
 def _monotone(values: Floats, slopes: Floats) -> Floats:

@@ -93,8 +93,8 @@ class Lookup:
             state_bytes=terms.in_sectors(state, sector),
             state_arrays=np.where(self._state_below, 0.0, tables.state_arrays[table]),
         )
-        cold = np.minimum((1 - self._hot) * self._lookups, (1 - blocks.cache_fraction) * tables.rows[table])
-        cold = np.minimum(cold, self._unique) * (self._hot < 1)
+        cold = np.where(IS_IN_PLACE[blocks.tier], self._unique, 0.0)
+        cold[split] = tables.access.rows_beyond(table[split], blocks.cache_fraction[split], self._lookups[split])
         self._meets_misses: NDArray[np.bool_] = KEEPS_STATE_BELOW[blocks.tier] & batching.is_prefetched
         missed, without_place, read = self._misses(is_prefetched=batching.is_prefetched)
         self._missed: Floats = missed - without_place  # rows that come into caches

@@ -80,7 +80,9 @@ class SampledCounts(ShardCounts):
             if split.any():
                 of_reads = Draw.of(law_of_reads(profile, rows, batch), ids, self._size, random)
                 self.hot[shards[split]] = of_reads.hit_share(share * rows)
-                cold[split] = place.summed(np.where(draw.rank > share * rows + 0.5, draw.rows, 0.0))[split]
+                beyond = draw.rank > share * rows + 0.5
+                read = place.summed(np.where(beyond, draw.rows, 0.0))
+                cold[split] = np.minimum(read, (1 - self.hot[shards]) * self.lookups[shards])[split]
                 self._in_place.append((shards[split], of_reads, share * rows))
         if (whole := IS_IN_PLACE[tier]).any():
             of_reads = Draw.of(law_of_reads(profile, rows, batch), ids, self._size, random)

@@ -95,10 +95,10 @@ class ShardCounts:
         access, split = self.tables.access, IS_SPLIT[self.blocks.tier]
         self.unique = self._unique_rows()
         self.missed = self._missed_rows()
-        self.hot[split] = access.hit_rate(self.table[split], self.blocks.cache_fraction[split])
-        rows = self.tables.rows[self.table] * (1 - self.blocks.cache_fraction)
-        cold = np.minimum.reduce([self.lookups * (1 - self.hot), rows, self.unique])
-        self.cold = np.where(self.hot < 1, cold, 0.0)
+        of_split = self.table[split], self.blocks.cache_fraction[split]
+        self.hot[split] = access.hit_rate(*of_split)
+        self.cold = np.where(IS_IN_PLACE[self.blocks.tier], self.unique, 0.0)
+        self.cold[split] = access.rows_beyond(*of_split, self.lookups[split])
         if (locked := KEEPS_STATE_BELOW[self.blocks.tier]).any():
             table, fraction, ids = self.table[locked], self.held_share[locked], self.lookups[locked]
             self._leave_out(locked, *access.without_place(table, fraction, ids, is_prefetched=self.is_prefetched))

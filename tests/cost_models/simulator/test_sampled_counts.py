@@ -42,14 +42,12 @@ def placed(tier: int, *, rows_cut: bool = False) -> PlacedShards:
 
 @pytest.mark.parametrize("tier", [HBM, DDR_CACHED, DDR_SPLIT])
 def test_drawn_counts_are_those_expected(tier: int) -> None:
-    """Ids, distinct rows, misses and the share of the reads that HBM serves, of whole tables: within 3 %. Of rows that
-    are read in host memory the expected number is an upper bound, at most a fifth above."""
+    """Ids, distinct rows, misses, the share of the reads that HBM serves and distinct rows read in host memory, of whole
+    tables: within 3 %."""
     drawn = SampledCounts(model(), placed(tier), 4)
     expected = ShardCounts(Tables.of(model(), 4), placed(tier), 4, 16_384)
-    for name in ("lookups", "unique", "missed", "hot"):
+    for name in ("lookups", "unique", "missed", "hot", "cold"):
         assert getattr(drawn, name) == pytest.approx(getattr(expected, name), rel=0.03), name
-    assert (drawn.cold <= expected.cold * 1.01).all()
-    assert (drawn.cold >= expected.cold / 1.2).all()
     assert drawn.row_bytes() == pytest.approx(expected.row_bytes())
     assert drawn.cached_row_bytes() == pytest.approx(expected.cached_row_bytes())
 
@@ -107,6 +105,7 @@ MISTAKES = {
     "distinct rows": (AccessCurves, "unique_rows", DDR_CACHED),
     "misses": (AccessCurves, "missed_rows", DDR_CACHED),
     "hit rate": (AccessCurves, "hit_rate", DDR_SPLIT),
+    "rows beyond the hottest": (AccessCurves, "rows_beyond", DDR_SPLIT),
 }
 SEEN = 0.01
 """Of a step."""
