@@ -416,7 +416,7 @@ def _unique_of_curve(rows: float, curve: Floats, draws: Floats) -> tuple[Floats,
 
 
 def _rows_beyond_of_curve(rows: Floats, curve: Floats, lookups: Floats, fraction: Floats) -> Floats:
-    """`_rows_beyond` [n] of one empirical curve: an exact sum over what its pieces have beyond a fraction of the rows."""
+    """`_rows_beyond` [n] of one empirical curve: an exact sum over what its pieces have beyond these rows."""
     likely = np.diff(curve[:, 1]) / np.diff(curve[:, 0]) / rows[:, None]
     size = rows[:, None] * np.maximum(curve[1:, 0] - np.maximum(curve[:-1, 0], fraction[:, None]), 0.0)
     chance = _read(np.minimum(likely, 1.0), np.maximum(lookups, 1.0)[:, None])[0]

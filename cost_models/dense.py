@@ -1,5 +1,6 @@
 """Time and memory of the dense part on one rank."""
 
+import math
 from dataclasses import dataclass
 
 from cost_models.dense_size import (
@@ -17,6 +18,9 @@ from cost_models.workload.optimizers import STATE
 FORWARD_SHARE_OF_TRAFFIC = 1 / 3
 """Activation traffic of a forward pass over that of a training step, which reads them back and writes gradients."""
 
+BUCKET_BYTES = 25e6
+"""Gradients that are summed at once (`bucket_cap_mb` of PyTorch's DistributedDataParallel)."""
+
 
 @dataclass(frozen=True)
 class DensePass:
@@ -25,6 +29,10 @@ class DensePass:
     bottom_forward_s: float
     bottom_backward_s: float
     rest_s: float
+    rest_forward_s: float
+    """The part of `rest_s` before the backward pass."""
+    first_gradients_s: float
+    """The part of it after that, until gradients begin to be summed: those of the last layers fill the first bucket."""
 
     @property
     def total_s(self) -> float:
@@ -45,11 +53,20 @@ def dense_seconds(
         moved = size.activation_elements * COMPUTE_DTYPE_BYTES[workload.dense.dtype] * samples * crossings
         return flops / flops_per_s + moved / hbm_bytes_per_s
 
+    def backward_seconds(size: DenseSize) -> float:
+        return seconds(size, forward_only=False) - seconds(size, forward_only=True) if training else 0.0
+
     parts = dense_parts(workload, tile)
-    bottom = parts.pop("bottom_mlp", DenseSize())
-    forward = seconds(bottom, forward_only=True)
-    backward = seconds(bottom, forward_only=False) - forward if training else 0.0
-    return DensePass(forward, backward, seconds(sum(parts.values(), DenseSize()), forward_only=not training))
+    bottom, last = parts.pop("bottom_mlp", DenseSize()), parts.get("top_mlp", DenseSize())
+    rest = sum(parts.values(), DenseSize())
+    buckets = max(math.ceil(last.parameters * wire_bytes(workload.dense.gradient_format) / BUCKET_BYTES), 1)
+    return DensePass(
+        bottom_forward_s=seconds(bottom, forward_only=True),
+        bottom_backward_s=backward_seconds(bottom),
+        rest_s=seconds(rest, forward_only=not training),
+        rest_forward_s=seconds(rest, forward_only=True),
+        first_gradients_s=backward_seconds(last) / buckets,
+    )
 
 
 def optimizer_seconds(workload: Workload, hbm_bytes_per_s: float) -> float:

@@ -10,7 +10,7 @@ which its own stages end first: that is the law itself. See docs/decisions/0021-
 
 import copy
 import itertools
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Self
 
@@ -19,16 +19,17 @@ import numpy as np
 from cost_models import collectives, towers
 from cost_models.amounts import NO_RESERVE, Amount, Reserve
 from cost_models.averaging import Averaging, AveragingLine
+from cost_models.beside_dense import BesideDense
 from cost_models.coefficients_used import StepCoefficients
 from cost_models.dense import DensePass, dense_seconds
 from cost_models.dense_size import dense_size
 from cost_models.exchange_lines import ExchangeLine, fastest_line
 from cost_models.joint_lines import JointLine
 from cost_models.kinds import RankKind, rank_kinds
-from cost_models.loads import BlockLoad, Loads
+from cost_models.loads import Loads
 from cost_models.lookup import Lookup
 from cost_models.memory import Batching, block_bytes, has_way_to_update, is_supported
-from cost_models.model import BATCH_COPY, BlockCosts, BlockMemory, CostModel, Evaluation
+from cost_models.model import BATCH_COPY, BlockCosts, BlockMemory, Column, CostModel, Evaluation
 from cost_models.peak import Peak
 from cost_models.replicas import Replicas, ReplicatedCluster
 from cost_models.replication import Replication
@@ -113,7 +114,7 @@ class StepCosts(CostModel):
         self.protocol_stages = tuple(stage for stage in self.schedule.collectives if stage in of_lines)
         self._beside: Floats = self.schedule.overheads.copy()  # constants without the latencies of exchanges
         self.base_loads: Floats = self._base_loads()
-        self._let_the_next_batch_hide()
+        self._let_others_run_beside_the_dense_part()
         self._take_lines((0,) * len(self.protocol_stages))
         if not self.coefficients.software.ids_arrive_sharded:
             self._add_copy()
@@ -303,69 +304,68 @@ class StepCosts(CostModel):
         seconds = [moved / kind.pcie_bytes_per_s * ranks for kind, ranks in zip(self.kinds, per_switch, strict=True)]
         return np.array(seconds)[self.kind_of_rank]
 
-    def _hidden_seconds(self) -> float:
-        """How long the update of the embeddings and the fixed overhead hide the next batch's ids, which travel from one
-        forward pass to the one that needs them. Under the prefetch pipeline, a step earlier, the lookups hide them too,
-        and cache misses beside them. It is the least of all kinds of rank, for an even load of tables in HBM; what
-        caches take more is in `Lookup.fetches`.
-        """
-        models = [model for _, model in self.models_by_copies]
-        hidden = [sum(model.even_seconds(kind) for model in models) for kind in range(len(self.kinds))]
-        return min(hidden) + float(self.schedule.overheads.sum())
+    @property
+    def _beside_dense(self) -> BesideDense:
+        kinds, passes = self.kinds, self.coefficients.software.activation_passes.value
+        dense = tuple(self._dense_seconds(kind, passes) for kind in kinds)
+        each = [[model.even_lookups_s(k) for _, model in self.models_by_copies] for k in range(len(kinds))]
+        lookups = tuple((sum(update_s for update_s, _ in of), sum(lookup_s for _, lookup_s in of)) for of in each)
+        return BesideDense(self.workload, self.tables, kinds, self.batching, self.schedule, dense, lookups)
 
-    def even_seconds(self, kind: int) -> float:
-        """How long the update of the tables that are held keeps a device busy, under the prefetch pipeline with their
-        lookup, where they are spread evenly over HBM."""
-        blocks, passes = self.own_blocks, 2 if self.workload.pipeline == "prefetch" else 1
-        lookup = Lookup(self.tables, blocks, self.kinds[kind], self.batching, self.coefficients.software)
-        parts = [loads[DEVICE] for loads in (lookup.backward(), lookup.forward())[:passes]]
-        seconds = sum(float(np.sum(part.fixed) + np.sum(part.by_rows)) for part in parts)
-        return seconds / self.topology.world_size
+    def even_lookups_s(self, kind: int) -> tuple[float, float]:
+        """How long the update of the tables that are held keeps a device busy, and their lookup, where they are spread
+        evenly over HBM."""
+        lookup = Lookup(self.tables, self.own_blocks, self.kinds[kind], self.batching, self.coefficients.software)
+        loads = (part[DEVICE] for part in (lookup.backward(), lookup.forward()))
+        world = self.topology.world_size
+        update_s, lookup_s = (float(np.sum(load.fixed) + np.sum(load.by_rows)) / world for load in loads)
+        return update_s, lookup_s
 
-    def _let_the_next_batch_hide(self) -> None:
-        """Ids and prefetched misses that others hide are no part of the stage that they share with the dense part.
+    def _let_others_run_beside_the_dense_part(self) -> None:
+        """Ids and prefetched misses that others hide are no part of the stage that they share with the dense part; sums
+        of gradients begin when there are some.
 
         Everything else in that stage is given the hidden seconds on top, and its constant takes them off again, so that
         no load is below zero.
         """
-        if self.schedule.ids_overlap or self.schedule.is_prefetched:
-            fetched = self.schedule.fetched_over
-            self._hide(self._hidden_seconds(), lambda resource: resource.with_ids or resource in fetched)
-        if self._replication is not None and "replica_shards" in self.schedule.stage_of_term:
+        schedule, beside = self.schedule, self._beside_dense
+        if schedule.stage_of_term.get("all_reduce") == "dense" and "replica_shards" not in schedule.stage_of_term:
+            summing = [c for c, column in enumerate(self.columns) if self._sums_gradients(column)]
+            sums_s = self.base_loads[:, summing].max(axis=1, initial=0.0)
+            self._delay(summing, beside.sums_begin_s(sums_s.tolist()))
+        if schedule.ids_overlap or schedule.is_prefetched:
+            fetched = schedule.fetched_over
+            self._hide(beside.hidden_s(), lambda resource: resource.with_ids or resource in fetched)
+        if self._replication is not None and "replica_shards" in schedule.stage_of_term:
             over = self._replication.copied_over
-            self._hide(self._exchange_window(over), lambda resource: resource in over)
+            self._hide(beside.exchange_window_s(over), lambda resource: resource in over)
+
+    def _sums_gradients(self, column: Column) -> bool:
+        """Whether a column of the dense part's stage has the sums of its gradients, and nothing that comes before."""
+        resource = column.resource
+        return (
+            column.stage == self.stages.index("dense")
+            and resource.kind in ("link", "nic", "uplink")
+            and not resource.with_ids
+        )
 
     def _hide(self, hidden: float, hides: Callable[[Resource], bool]) -> None:
-        """Let work on the resources that `hides` names begin so many seconds before the dense part."""
+        """Let work on the resources that `hides` names begin so many seconds before the dense part; where they are
+        below zero, that long after its begin."""
         stage = self.stages.index("dense")
-        self._beside[stage] -= hidden
-        for c, column in enumerate(self.columns):
-            if column.stage != stage or hides(column.resource):
-                continue
-            instance = self.resource_of_rank(column.resource)
+        of_stage = [c for c, column in enumerate(self.columns) if column.stage == stage]
+        hiding = [c for c in of_stage if hides(self.columns[c].resource)]
+        self._beside[stage] -= max(hidden, 0.0)
+        later = hiding if hidden < 0 else [c for c in of_stage if c not in hiding]
+        self._delay(later, [abs(hidden)] * len(self.kinds))
+
+    def _delay(self, columns: Sequence[int], seconds: Sequence[float]) -> None:
+        """Let work on the resources of these columns begin so many `seconds` [K] later."""
+        for c in columns:
+            instance = self.resource_of_rank(self.columns[c].resource)
             sharing = np.bincount(instance)[instance]
-            for k in range(len(self.kinds)):
-                self.base_loads[k, c] += hidden / sharing[self.kind_of_rank == k].max()
-
-    def _exchange_window(self, over: Collection[Resource]) -> float:
-        """Seconds of the exchanges before and after the dense part in which some links are idle, where whole tables are
-        spread evenly: the least of all kinds of rank."""
-        windows = []
-        for kind in self.kinds:
-            window = 0.0
-            for stage in ("output_dist", "gradient_dist"):
-                loads = EXCHANGE_OF[stage](self.tables, self.tables.whole, kind, self.batching, None)
-                seconds = {resource: self._even_seconds(resource, load, kind) for resource, load in loads.items()}
-                busy = max(seconds[resource] for resource in over)
-                window += self.schedule.lines[stage][0].latency_s + max(seconds.values()) - busy
-            windows.append(window)
-        return min(windows)
-
-    def _even_seconds(self, resource: Resource, load: BlockLoad, kind: RankKind) -> float:
-        """What each instance of a link is busy with, of blocks that are spread evenly."""
-        of_rank = float(np.sum(load.fixed + load.by_rows) / kind.world_size + np.sum(load.everywhere))
-        instance = self.resource_of_rank(resource)
-        return of_rank * float(np.bincount(instance).max())
+            for k, late_s in enumerate(seconds):
+                self.base_loads[k, c] += late_s / sharing[self.kind_of_rank == k].max()
 
     def _put(self, target: Floats, term: str, seconds: dict[Resource, float], kind: int) -> None:
         for resource, value in seconds.items():

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.validation [DIR] [--json] [--docs] [--quick | --topologies A,B]`, from the root of a checkout.
+"""`python -m benchmarks.validation [DIR] [--json] [--docs] [--quick | --topologies A,B] [--jobs N]`, from the root of a checkout.
 
 The simulator against the closed form on every workload x topology of the catalog that fits (half an hour); against
 measured steps (DIR has the form of benchmarks/data/facts); its ranking of random plans and of the solver's neighbours;
@@ -67,11 +67,11 @@ def speed(topology: str, workload: str) -> Speed:
     return Speed(inputs[0].world_size, len(inputs[1].tables), (took[1] - took[0]) / 3)
 
 
-def findings(folder: Path, *, quick: bool, topologies: tuple[str, ...] = ()) -> Findings:
+def findings(folder: Path, *, quick: bool, topologies: tuple[str, ...] = (), jobs: int | None = None) -> Findings:
     rows = measured.rows_of(folder)
     workloads = ranking.WORKLOADS[1:4] if quick else ranking.WORKLOADS
     return Findings(
-        comparisons=catalog.comparisons(*(QUICK if quick else (topologies, ()))),
+        comparisons=catalog.comparisons(*(QUICK if quick else (topologies, ())), jobs),
         rows=rows,
         errors=measured.summaries(rows),
         rankings=[ranking.ranking(*names, plans=12 if quick else ranking.PLANS) for names in workloads],
@@ -193,10 +193,11 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="everything as JSON")
     parser.add_argument("--docs", action="store_true", help="write docs/reference/validation.md")
     parser.add_argument("--topologies", default="", metavar="A,B,...", help="these only, of the catalog")
+    parser.add_argument("--jobs", type=int, metavar="N", help="processes (default: one for each core)")
     parser.add_argument("--quick", action="store_true", help="a part of the catalog, fewer plans")
     wanted = parser.parse_args()
     topologies = tuple(filter(None, wanted.topologies.split(",")))
-    found = findings(wanted.folder, quick=wanted.quick, topologies=topologies)
+    found = findings(wanted.folder, quick=wanted.quick, topologies=topologies, jobs=wanted.jobs)
     if wanted.docs:
         PAGE.write_text(page(found))
     if wanted.json:

@@ -89,11 +89,13 @@ def _reason(plan: Plan) -> str:
     return f"{worst}: {was * 1e3:.2f} ms estimated, {now * 1e3:.2f} ms on the played critical path"
 
 
-def comparisons(topologies: tuple[str, ...] = (), workloads: tuple[str, ...] = ()) -> list[Comparison]:
-    """Every pair that fits; of the catalog, unless some are named. One process for each core."""
+def comparisons(
+    topologies: tuple[str, ...] = (), workloads: tuple[str, ...] = (), jobs: int | None = None
+) -> list[Comparison]:
+    """Every pair that fits; of the catalog, unless some are named. In `jobs` processes, one for each core if None."""
     pairs = list(itertools.product(topologies or TOPOLOGIES.names(), workloads or WORKLOADS.names()))
     found: list[Comparison] = []
-    with ProcessPoolExecutor() as pool:
+    with ProcessPoolExecutor(jobs) as pool:
         for number, each in enumerate(pool.map(compare, *zip(*pairs, strict=True)), start=1):
             found += [] if each is None else [each]
             if number % PROGRESS == 0:

@@ -42,8 +42,8 @@ def placed(tier: int, *, rows_cut: bool = False) -> PlacedShards:
 
 @pytest.mark.parametrize("tier", [HBM, DDR_CACHED, DDR_SPLIT])
 def test_drawn_counts_are_those_expected(tier: int) -> None:
-    """Ids, distinct rows, misses, the share of the reads that HBM serves and distinct rows read in host memory, of whole
-    tables: within 3 %."""
+    """Ids, distinct rows, misses, the share of the reads that HBM serves and distinct rows read in host memory: of
+    whole tables, within 3 %."""
     drawn = SampledCounts(model(), placed(tier), 4)
     expected = ShardCounts(Tables.of(model(), 4), placed(tier), 4, 16_384)
     for name in ("lookups", "unique", "missed", "hot", "cold"):
