@@ -1,4 +1,5 @@
-"""`python -m benchmarks.validation [DIR] [--json] [--docs] [--quick | --topologies A,B] [--jobs N]`, from the root of a checkout.
+"""`python -m benchmarks.validation [DIR] [--json] [--docs] [--quick | --topologies A,B] [--jobs N]`, from the root of
+a checkout.
 
 The simulator against the closed form on every workload x topology of the catalog that fits (half an hour); against
 measured steps (DIR has the form of benchmarks/data/facts); its ranking of random plans and of the solver's neighbours;

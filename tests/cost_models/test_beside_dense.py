@@ -56,4 +56,4 @@ def test_nothing_begins_before_the_step_or_has_a_load_below_zero() -> None:
     model = StepModel(load_topology("h100-pcie-8"), stated.model_copy(update={"dense": dense}))
     assert (model.base_loads >= 0).all()
     later = replace(model._beside_dense, dense=tuple(replace(each, rest_s=0.0) for each in model._beside_dense.dense))
-    assert all(0 <= begin for begin in later.sums_begin_s([1.0] * len(model.kinds)))
+    assert all(begin >= 0 for begin in later.sums_begin_s([1.0] * len(model.kinds)))
