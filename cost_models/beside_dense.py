@@ -4,7 +4,7 @@ Windows depend on loads of tables that are not placed yet: they are those of tab
 that what a placement takes stays a sum over its tables.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +15,7 @@ from cost_models.loads import BlockLoad
 from cost_models.memory import Batching
 from cost_models.resources import Resource
 from cost_models.schedule import Schedule
-from cost_models.step_exchanges import EXCHANGE_OF
+from cost_models.step_exchanges import EXCHANGE_OF, exchange_split
 from cost_models.tables import Tables
 from cost_models.workload.models import Workload
 
@@ -66,23 +66,28 @@ class BesideDense:
             begin.append(ready_s - min(beside_update_s, update_s))
         return begin
 
-    def exchange_window_s(self, over: Collection[Resource]) -> float:
-        """Seconds of the exchanges before and after the dense part in which some links are idle: the least of all kinds
-        of rank."""
+    def exchange_window_s(self, over: Collection[Resource], groups_per_card: Sequence[float]) -> float:
+        """Seconds of the exchanges before and after the dense part in which some links are idle, where cards are loaded
+        by all groups of ranks that share them, `groups_per_card` [K]: the least of all kinds of rank."""
         windows = []
-        for kind in self.kinds:
+        for kind, groups in zip(self.kinds, groups_per_card, strict=True):
             window = 0.0
-            for stage in ("output_dist", "gradient_dist"):
-                seconds = self._even_exchange_s(stage, kind)
-                busy = max(seconds[resource] for resource in over)
+            for stage in (each for each in EXCHANGE_OF if each in self.schedule.stages and each != "input_dist"):
+                seconds = self._even_exchange_s(stage, kind, groups)
+                busy = max(seconds.get(resource, 0.0) for resource in over)
                 window += self.schedule.lines[stage][0].latency_s + max(seconds.values()) - busy
             windows.append(window)
         return min(windows)
 
-    def _even_exchange_s(self, stage: str, kind: RankKind) -> dict[Resource, float]:
+    def _even_exchange_s(self, stage: str, kind: RankKind, groups_per_card: float = 1.0) -> dict[Resource, float]:
         """What each link is busy with in the exchange of a stage."""
-        loads = EXCHANGE_OF[stage](self.tables, self.tables.whole, kind, self.batching, None)
-        return {resource: self._even_seconds(resource, load, kind) for resource, load in loads.items()}
+        blocks, seconds = self.tables.whole, dict[Resource, float]()
+        loads = EXCHANGE_OF[stage](self.tables, blocks, kind, self.batching, None)
+        for of_term in exchange_split(self.schedule)(stage, loads, blocks, kind).values():
+            for resource, load in of_term.items():
+                groups = groups_per_card if resource.kind == "nic" else 1.0
+                seconds[resource] = seconds.get(resource, 0.0) + self._even_seconds(resource, load, kind) * groups
+        return seconds
 
     def _even_seconds(self, resource: Resource, load: BlockLoad, kind: RankKind) -> float:
         """What each instance of a link is busy with, of blocks that are spread evenly."""

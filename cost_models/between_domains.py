@@ -2,9 +2,9 @@
 
 An all-to-all slows down with the *peers* of a card: the ranks beyond its domain with which one rank exchanges. A flat
 exchange has all of them, one in phases (inside the domain first, then along the rails) a single one of each other
-domain, as has one among the peers of towers, and one by rail (of what the ranks of a node have summed) a single one of
-each other node. Sums climb a tree of domains and come down again, or go around a ring of them. No collective is faster
-than the wire: nothing takes more of a card than its few-peer exchanges do.
+domain, one among the peers of towers a single one of each other tower, and one by rail (of what the ranks of a node
+have summed) a single one of each other node. Sums climb a tree of domains and come down again, or go around a ring of
+them. No collective is faster than the wire: nothing takes more of a card than its few-peer exchanges do.
 """
 
 import math
@@ -27,12 +27,12 @@ class BetweenDomains:
     by_rail_bytes_per_s: float
     """The same where each rank exchanges with those at its place in the other nodes only."""
     by_peers_bytes_per_s: float
-    """The same where each rank exchanges with those at its place in the other domains only."""
+    """The same where each rank exchanges with those at its place in the other towers only."""
     all_reduce_bytes_per_s: float
     exchange_s: float
     """Latency of an all-to-all beyond that of a card and the switches above it."""
     peers_s: float
-    """The same where each rank exchanges with those at its place in the other domains only."""
+    """The same where each rank exchanges with those at its place in the other towers only."""
     reduction_s: float
     """That of an all-reduce."""
     ring_s: float
@@ -51,22 +51,24 @@ def between_domains(
     *,
     in_phases: bool,
     in_network: bool,
+    towers: float | None = None,
 ) -> BetweenDomains:
     """What a card of a line rate achieves in collectives of all ranks.
 
     `inside_bytes_per_s` is the rate of reductions inside a domain; `in_phases`: exchanges are hierarchical;
-    `in_network`: switches reduce.
+    `in_network`: switches reduce; `towers`: how many there are, where a tower is several domains.
     """
     domains = world.domains
+    others = (domains if towers is None else towers) - 1
     peers = domains - 1 if in_phases else world.size - world.per_domain
     doublings = 1.0 if in_network else math.log2(max(domains, 1.0))
     return BetweenDomains(
         all_to_all_rate(link, bytes_per_s, peers),
         all_to_all_rate(link, bytes_per_s, min(rail_peers(world), peers)),
-        all_to_all_rate(link, bytes_per_s, domains - 1),
+        all_to_all_rate(link, bytes_per_s, others),
         all_reduce_rate(link, bytes_per_s, domains, world.per_domain, inside_bytes_per_s, in_network=in_network),
         exchange_latency_s(link, peers),
-        exchange_latency_s(link, domains - 1),
+        exchange_latency_s(link, others),
         float(2 * doublings * _seconds(link, "tree_hop_s")),
         float(max(domains - 2, 0.0) * _seconds(link, "ring_hop_s")),
     )

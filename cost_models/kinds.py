@@ -68,6 +68,8 @@ class RankKind:
     """Ranks of its node group."""
     domain_ranks: int
     """Ranks in its scale-up domain."""
+    tower_domains: int
+    """Scale-up domains of its tower."""
     lookup: LookupRates
     lookup_launch_s: float
     """Fixed time of the forward kernels."""
@@ -109,7 +111,9 @@ class RankKind:
     nic_node_sums: float
     """The same for sums that the ranks of a node have reduced: higher where the software sends them by rail."""
     nic_peers: float
-    """The same among peers: one rank of each scale-up domain."""
+    """The same among peers: one rank of each tower."""
+    in_tower: BetweenDomains
+    """What its card achieves in collectives of the ranks of its tower."""
     nic_all_reduce: float
     exchange_hops_s: float
     """Latency that the library adds to that of the card in exchanges."""
@@ -174,8 +178,23 @@ class RankKind:
 
     @cached_property
     def tower(self) -> RankGroup:
-        """The ranks of its scale-up domain."""
-        return RankGroup(min(self.node_ranks, self.domain_ranks), self.domain_ranks, self.domain_ranks)
+        """The ranks of its tower."""
+        return _tower(self.world, self.tower_domains)
+
+    @property
+    def beyond_tower(self) -> float:
+        """Of the ranks beyond its domain, the share that is beyond its tower, too."""
+        return (self.world_size - self.tower.size) / (self.world_size - self.domain_ranks)
+
+    @property
+    def nic_in_tower(self) -> float:
+        """Rate of its card in an exchange with all ranks of its tower."""
+        return self.in_tower.all_to_all_bytes_per_s
+
+    @property
+    def tower_hops_s(self) -> float:
+        """Latency that the library adds to that of the card there."""
+        return self.in_tower.exchange_s
 
     @cached_property
     def extents(self) -> tuple[RankGroup, ...]:
@@ -192,6 +211,20 @@ def rank_kinds(
     return tuple(_kind(topology, group, workload, (among or _world(topology))(group)) for group in topology.nodes)
 
 
+def domains_per_tower(topology: Topology, workload: Workload) -> int:
+    """Scale-up domains of each tower: one, unless the workload has fewer towers than the cluster has domains."""
+    if workload.towers is None:
+        return 1
+    return max(
+        1, topology.world_size // min(topology.nodes[0].domain_ranks, topology.world_size) // workload.towers.count
+    )
+
+
+def _tower(world: RankGroup, domains: int) -> RankGroup:
+    """The ranks of a tower of so many domains, of all."""
+    return RankGroup(min(world.per_node, world.per_domain), world.per_domain, domains * world.per_domain)
+
+
 def _world(topology: Topology) -> Callable[[NodeGroup], RankGroup]:
     world = topology.world_size
     return lambda group: RankGroup(group.accelerators.count, min(group.domain_ranks, world), world)
@@ -206,7 +239,8 @@ def _kind(topology: Topology, group: NodeGroup, workload: Workload, world: RankG
     hbm = group.accelerators.hbm
     host_rate = _or(device.copy_bytes_per_s, group.links.pcie.bandwidth * device.pcie_efficiency.value)
     all_reduce = _protocols("all_reduce", group, domain, _rate(link, port, link.all_reduce_efficiency.value))
-    beyond = _beyond(topology, group, world, all_reduce[-1].bytes_per_s, in_phases=software.exchange_in_phases)
+    towers = domains_per_tower(topology, workload)
+    beyond, in_tower = _beyond(topology, group, world, all_reduce[-1].bytes_per_s, towers, software.exchange_in_phases)
     return RankKind(
         group=group.name,
         world_size=world.size,
@@ -214,6 +248,7 @@ def _kind(topology: Topology, group: NodeGroup, workload: Workload, world: RankG
         pcie_ranks=min(ranks, group.links.pcie.accelerators_per_switch),
         group_ranks=ranks * group.count,
         domain_ranks=domain,
+        tower_domains=towers,
         lookup=_lookup_rates(group, device, host_rate),
         lookup_launch_s=_launch_s(device.lookup_launch_s, software.forward_launch_s),
         update_launch_s=_launch_s(device.update_launch_s, software.backward_launch_s),
@@ -235,6 +270,7 @@ def _kind(topology: Topology, group: NodeGroup, workload: Workload, world: RankG
         nic_all_to_all=beyond.all_to_all_bytes_per_s,
         nic_node_sums=beyond.by_rail_bytes_per_s if software.node_sums_by_rail else beyond.all_to_all_bytes_per_s,
         nic_peers=beyond.by_peers_bytes_per_s,
+        in_tower=in_tower,
         nic_all_reduce=beyond.all_reduce_bytes_per_s,
         exchange_hops_s=beyond.exchange_s,
         peers_hops_s=beyond.peers_s,
@@ -327,13 +363,23 @@ def _rate(link: LinkCoefficients, bandwidth: float, efficiency: float) -> float:
 
 
 def _beyond(
-    topology: Topology, group: NodeGroup, world: RankGroup, inside_bytes_per_s: float, *, in_phases: bool
-) -> BetweenDomains:
-    """What the card that serves a rank achieves, with all that it has."""
+    topology: Topology,
+    group: NodeGroup,
+    world: RankGroup,
+    inside_bytes_per_s: float,
+    tower_domains: int,
+    in_phases: bool,
+) -> tuple[BetweenDomains, BetweenDomains]:
+    """What the card that serves a rank achieves, with all that it has: in collectives of all ranks, and of those of a
+    tower, whose exchanges have no phases."""
     nics = group.links.scale_out
     if nics is None:
-        return NOTHING
+        return NOTHING, NOTHING
     link = link_coefficients(nics.kind, "default-scale-out")
     bandwidth = nics.bandwidth * max(1, nics.count // group.accelerators.count)
-    in_network = topology.network.reduces
-    return between_domains(link, bandwidth, world, inside_bytes_per_s, in_phases=in_phases, in_network=in_network)
+    rates, in_network = (link, bandwidth), topology.network.reduces
+    tower, towers = _tower(world, tower_domains), world.domains / tower_domains
+    return (
+        between_domains(*rates, world, inside_bytes_per_s, in_phases=in_phases, in_network=in_network, towers=towers),
+        between_domains(*rates, tower, inside_bytes_per_s, in_phases=False, in_network=in_network),
+    )

@@ -3,7 +3,7 @@
 from cost_models.amounts import NO_RESERVE, Reserve
 from cost_models.hugectr import HugeCTRModel
 from cost_models.model import CostModel
-from cost_models.replicas import Replicas
+from cost_models.replicas import Replicas, ranks_of
 from cost_models.stages import VectorExchange
 from cost_models.step import StepModel
 from cost_models.torchrec.model import TorchRecModel
@@ -36,25 +36,29 @@ def cost_model(
     """
     if name not in COST_MODELS:
         raise InputError.at(name, f"is not a cost model{did_you_mean(name, COST_MODELS)}")
-    if exchange != "flat" and (reason := why_flat(name, topology, replicas)):
+    cluster = ranks_of(replicas, topology)
+    if exchange != "flat" and (reason := why_flat(name, cluster, workload)):
         raise InputError.at("policy", f"{exchange}: {reason}; give flat", path="exchange")
     if workload.tower_modules and COST_MODELS[name].quantity != "step":
         reason = f"the rating of {name} knows no modules; leave module out, or choose --cost-model physical"
         raise InputError.at(workload.name, reason, path="towers.module")
-    if reason := why_no_modules(topology, workload, exchange):
+    if replicas is not None and workload.tower_modules:
+        reason = (
+            "no software is known that sums the gradients of modules over groups of ranks (replicas); leave one out"
+        )
+        raise InputError.at(workload.name, reason, path="towers.module")
+    if reason := why_no_modules(cluster, workload, exchange):
         raise InputError.at(workload.name, reason, path="towers")
     if replicas is None:
         return COST_MODELS[name](topology, workload, reserve, exchange)
     if name != StepModel.name:
         raise InputError.at("replicas", f"the cost model {name} knows one world of ranks; use {StepModel.name}")
-    return StepModel(topology, workload, reserve, replicas=replicas)
+    return StepModel(topology, workload, reserve, exchange, replicas=replicas)
 
 
-def why_flat(name: str, topology: Topology, replicas: Replicas | None = None) -> str | None:
-    """Why the exchange of vectors can only be flat under a cost model on a cluster, as the end of a sentence; None
-    where there is a choice."""
+def why_flat(name: str, topology: Topology, workload: Workload) -> str | None:
+    """Why the exchange of vectors can only be flat under a cost model on a cluster, or on what one group of ranks has
+    of it, as the end of a sentence; None where there is a choice."""
     if COST_MODELS[name].quantity != "step":
         return f"the rating of {name} knows the flat exchange alone"
-    if replicas is not None:
-        return "groups of ranks (replicas) exchange flat"
-    return why_no_towers(topology)
+    return why_no_towers(topology, workload)

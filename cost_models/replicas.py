@@ -145,6 +145,11 @@ def groups_in_words(replicas: Replicas | None) -> str:
     return "one world" if replicas is None else replicas.words
 
 
+def ranks_of(replicas: "Replicas | None", topology: Topology) -> Topology:
+    """The cluster over which tables are sharded: all of it, or what one group has. Raises InputError as `group`."""
+    return topology if replicas is None else ReplicatedCluster(topology, replicas).group
+
+
 @dataclass(frozen=True)
 class ReplicatedCluster:
     """A cluster whose ranks are in groups."""

@@ -21,7 +21,7 @@ class ResourceKind:
     name: str
     label: str
     """What reports call it, beside its direction; of an uplink, before the name of its level."""
-    shared_by: Literal["rank", "card", "pcie_switch", "node", "domain", "group", "switch"]
+    shared_by: Literal["rank", "card", "pcie_switch", "node", "tower", "group", "switch"]
     """Whose ranks use one instance of it."""
     limit: Limit | None = None
     """What a study calls a step that waits for it; None where that depends on the stage."""
@@ -37,7 +37,7 @@ RESOURCE_KINDS: dict[str, ResourceKind] = {
         ResourceKind("host", "host (fixed overhead)", "rank"),
         ResourceKind("link", "scale-up link", "rank", "network"),
         ResourceKind("nic", "scale-out card", "card", "network"),
-        ResourceKind("rails", "scale-out cards of its tower", "domain", "network"),
+        ResourceKind("rails", "scale-out cards of its tower", "tower", "network"),
         ResourceKind("uplink", "uplink of", "switch", "network"),
         ResourceKind("host_link", "its own PCIe link", "rank", "host", is_below_hbm=True),
         ResourceKind("pcie", "PCIe switch", "pcie_switch", "host", is_below_hbm=True),

@@ -33,12 +33,15 @@ from topologies.fabric import Fabric
 
 _EXCHANGED = frozenset({"output_dist", "gradient_dist"})
 """Terms whose hierarchical exchange may come in phases."""
-_REDUCED = frozenset({"all_reduce", "replica_all_reduce", "replica_sync", "replica_shards"})
+_REDUCED = frozenset({"all_reduce", "tower_all_reduce", "replica_all_reduce", "replica_sync", "replica_shards"})
+_GRADIENTS = frozenset({"all_reduce", "tower_all_reduce"})
 _NODE_SUMS = frozenset({"node_sums", "node_sums_backward"})
 _BY_CARD = ("nic", "uplink")
 _PEERS = frozenset({"peers", "peers_backward"})
 _INSIDE = frozenset({"output_intra_host", "gradient_intra_host"})
 """Stages whose exchange does not leave towers."""
+_IN_TOWER = _INSIDE | {"tower_all_reduce"}
+"""Terms of what does not leave them, nor the switches above them that are oversubscribed."""
 _EXCHANGE = tuple(Resource(kind, way) for kind in ("link", "nic") for way in WAYS)
 
 
@@ -48,10 +51,14 @@ _HOPS = ("exchange_hops_s", "reduction_hops_s")
 
 def _card_bytes_per_s(term: str, kind: RankKind) -> float:
     """What a card achieves in the collective of a term."""
+    if term == "tower_all_reduce":
+        return kind.in_tower.all_reduce_bytes_per_s
     if term in _REDUCED:
         return kind.nic_all_reduce
     if term in _PEERS:
         return kind.nic_peers
+    if term in _INSIDE:
+        return kind.nic_in_tower
     return kind.nic_node_sums if term in _NODE_SUMS else kind.nic_all_to_all
 
 
@@ -118,7 +125,7 @@ class Schedule:
             "tables": [DEVICE, *host],
             "rows": [DEVICE, *host, *(replace(resource, in_place=True) for resource in host)],
             "exchange": exchange,
-            "inside": [resource for resource in exchange if resource.kind == "link"],
+            "inside": [resource for resource in exchange if resource.kind in self._tower_links],
             "ids": with_ids or exchange,
             "reduction": exchange + (with_ids if self.all_reduce_meets_ids else []),
             "fetch": self.fetched_over,
@@ -136,6 +143,11 @@ class Schedule:
         if self.has_towers and stage in _EXCHANGED and resource.kind == "nic":
             return Resource("rails", resource.way)
         return resource
+
+    @property
+    def _tower_links(self) -> tuple[str, ...]:
+        """What an exchange inside a tower crosses."""
+        return ("link", "nic") if any(kind.tower_domains > 1 for kind in self._kinds) else ("link",)
 
     def _has(self, resource: Resource) -> bool:
         if resource.kind == "nic":
@@ -198,11 +210,10 @@ class Schedule:
         sums = None if self._replication is None else self._replication.sums_of(term)
         if sums is not None:
             reached = [(resource, sums.card_slowdown[kind] if resource.kind == "nic" else 1.0)]
-        elif resource.kind == "nic":
-            card = self._kinds[kind].nic_all_to_all
-            achieved = _card_bytes_per_s(term, self._kinds[kind]) / card if math.isfinite(card) else 1.0
+        elif resource.kind == "nic" and term not in _IN_TOWER:
+            climbs = self._climbs(term, kind)
             reached += [
-                (uplink.resource, float(uplink.seconds_per_card_second[kind]) * achieved)
+                (uplink.resource, float(uplink.seconds_per_card_second[kind]) * climbs)
                 for uplink in self.uplinks
                 if uplink.resource.way == resource.way
             ]
@@ -210,7 +221,7 @@ class Schedule:
             reached.append((Resource("nic", resource.way), self._share_of_card(kind)))
         if term == "input_dist" and self.ids_overlap:
             reached = [(replace(one, with_ids=True), factor) for one, factor in reached]
-        elif term == "all_reduce" and self.all_reduce_meets_ids:
+        elif term in _GRADIENTS and self.all_reduce_meets_ids:
             reached += [(replace(one, with_ids=True), factor) for one, factor in reached]
         elif term == "beside_misses" and resource != DEVICE:
             reached.append((replace(resource, in_place=True), 1.0))
@@ -221,6 +232,13 @@ class Schedule:
             reached = [(one, factor * shared if one.kind in _BY_CARD else factor) for one, factor in reached]
         columns = (self._target(term, one, factor, kind) for one, factor in reached)
         return [(column, factor) for column, factor in columns if column is not None]
+
+    def _climbs(self, term: str, kind: int) -> float:
+        """What a second of a term's traffic on a card of a kind of rank puts on oversubscribed switches above it, over
+        what a second of an all-to-all does."""
+        own = self._kinds[kind]
+        rates = _card_bytes_per_s(term, own) / own.nic_all_to_all if math.isfinite(own.nic_all_to_all) else 1.0
+        return rates / own.beyond_tower if term in _PEERS else rates
 
     def _target(self, term: str, resource: Resource, factor: float, kind: int) -> tuple[int | None, float]:
         """The column of what carries a term's traffic of a resource, and its seconds for one of the resource's."""
@@ -279,6 +297,8 @@ class Schedule:
         leaves, library_s = _leaves_domains(kinds), self._software.collective_latency_s.value
         protocols = [kind.reduction_protocols if reduces else kind.exchange_protocols for kind in kinds]
         if stage in _INSIDE:
+            if "nic" in self._tower_links:
+                return exchange_lines(protocols, library_s + self._path_latency_s(kinds, "tower_hops_s"), max)
             return exchange_lines(protocols, library_s + self._inside_latency_s, lambda inside_s, _: inside_s)
         among_peers = self.has_towers and stage in _EXCHANGED
         path_s = library_s + self._path_latency_s(kinds, "peers_hops_s" if among_peers else _HOPS[reduces])
@@ -352,8 +372,8 @@ class Schedule:
 
     @cached_property
     def tower_of_rank(self) -> Ints:
-        """[W] scale-up domain of each rank."""
-        return np.asarray(self.fabric.domain_of_rank, dtype=np.int64)
+        """[W] tower of each rank: consecutive scale-up domains."""
+        return np.asarray(self.fabric.domain_of_rank, dtype=np.int64) // self._kinds[0].tower_domains
 
     def resource_of_rank(self, resource: Resource) -> Ints:
         """[W] which instance of a resource each rank uses, numbered from 0, ascending along the ranks."""
@@ -371,6 +391,6 @@ class Schedule:
             "card": np.asarray(self.fabric.nic_of_rank),
             "pcie_switch": np.asarray(self.fabric.pcie_switch_of_rank),
             "node": self.node_of_rank,
-            "domain": self.tower_of_rank,
+            "tower": self.tower_of_rank,
             "group": self.kind_of_rank,
         }

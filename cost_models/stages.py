@@ -149,6 +149,13 @@ TERMS: tuple[TermSpec, ...] = (
         "all_reduce", "all_reduce", "reduction", when=_training, overlaps=lambda setting: setting.all_reduce_overlaps
     ),
     TermSpec(
+        "tower_all_reduce",
+        "all_reduce",
+        "reduction",
+        when=lambda setting: setting.is_training and setting.has_modules,
+        overlaps=lambda setting: setting.all_reduce_overlaps,
+    ),
+    TermSpec(
         "replica_all_reduce",
         "all_reduce",
         "exchange",

@@ -99,7 +99,7 @@ class StepCosts(CostModel):
             self.kinds,
             self.coefficients.software,
             replication,
-            has_towers=has_towers(topology, exchange),
+            has_towers=has_towers(topology, workload, exchange),
             averages_some=bool((self.copies > 1).any()),
         )
         self.kind_of_rank: Ints = self.schedule.kind_of_rank
@@ -176,7 +176,9 @@ class StepCosts(CostModel):
         """The same without towers; None where there are none, or where the model needs them."""
         if not self.schedule.has_towers or self.workload.tower_modules:
             return None
-        return type(self)(self.topology, self.workload, self.reserve, "flat")
+        flat = type(self)(self.cluster, self.stated_workload, replicas=self.replicas)
+        flat.reserve = self.reserve
+        return flat
 
     @property
     def all_protocols(self) -> tuple[tuple[int, ...], ...]:
@@ -338,7 +340,9 @@ class StepCosts(CostModel):
             self._hide(beside.hidden_s(), lambda resource: resource.with_ids or resource in fetched)
         if self._replication is not None and "replica_shards" in schedule.stage_of_term:
             over = self._replication.copied_over
-            self._hide(beside.exchange_window_s(over), lambda resource: resource in over)
+            self._hide(
+                beside.exchange_window_s(over, self._replication.groups_per_card), lambda resource: resource in over
+            )
 
     def _sums_gradients(self, column: Column) -> bool:
         """Whether a column of the dense part's stage has the sums of its gradients, and nothing that comes before."""

@@ -25,11 +25,16 @@ EXCHANGE_OF: dict[str, Exchange] = {
 """The stages that exchange, and what."""
 
 
+def exchange_split(schedule: Schedule) -> Callable[[str, Loads, Blocks, RankKind], dict[str, Loads]]:
+    """What divides the loads of the exchange of a stage among the terms of the step."""
+    return towers.by_term if schedule.has_towers else collectives.by_term
+
+
 def exchange_terms(
     schedule: Schedule, tables: Tables, blocks: Blocks, kind: RankKind, batching: Batching, ports: Mapping[str, float]
 ) -> dict[str, Loads]:
     """What blocks exchange on a kind of rank in some stages, at the rates of its port in them, by term of the step."""
-    by_term, terms = towers.by_term if schedule.has_towers else collectives.by_term, dict[str, Loads]()
+    by_term, terms = exchange_split(schedule), dict[str, Loads]()
     for stage, port in ports.items():
         terms |= by_term(stage, EXCHANGE_OF[stage](tables, blocks, kind, batching, port), blocks, kind)
     if schedule.has_towers:

@@ -1,11 +1,12 @@
-"""Vectors that travel through towers: inside their scale-up domain first, then among peers (SPTT, DMT).
+"""Vectors that travel through towers: inside their tower first, then among peers (SPTT, DMT).
 
-A *tower* is a scale-up domain: a host, where the domain is one. *Peers* are the ranks at one place in all towers. A
-rank that looked up some columns for all samples puts them in the order of the peers (permute), and exchanges them
-inside its tower, after which each rank of it has all of the tower's columns, for the samples of its own peers. It puts
-these in the order of the samples (transpose) and exchanges them with its peers alone: few messages, and long ones, of
-which every card of a tower sends as much. Gradients come back the same way. No sum changes its order: the model is the
-same (semantic-preserving tower transform; Luo et al., Disaggregated Multi-Tower, arXiv:2403.00877).
+A *tower* is a scale-up domain (a host, where the domain is one), or several where the workload has fewer towers.
+*Peers* are the ranks at one place in all towers. A rank that looked up some columns for all samples puts them in the
+order of the peers (permute), and exchanges them with all ranks of its tower, over its port and, with those of the
+tower's other domains, its card. After that each rank has all of the tower's columns, for the samples of its own peers.
+It puts these in the order of the samples (transpose) and exchanges them with its peers alone: few messages, and long
+ones, of which every card of a tower sends as much. Gradients come back the same way. No sum changes its order: the
+model is the same (semantic-preserving tower transform; Luo et al., Disaggregated Multi-Tower, arXiv:2403.00877).
 
 Tables whose rows the ranks of a node share are reduced on the way through the tower. Those whose rows all ranks share
 have no tower: their partial sums are exchanged flat, beside the peers.
@@ -22,7 +23,7 @@ from cost_models.dense_size import (
     tower_sizes,
 )
 from cost_models.groups import all_reduce, all_to_all, reduce_scatter
-from cost_models.kinds import RankKind
+from cost_models.kinds import RankKind, domains_per_tower
 from cost_models.loads import BlockLoad, Loads
 from cost_models.memory import Batching
 from cost_models.resources import DEVICE, LINK_IN, LINK_OUT, NIC_IN, NIC_OUT, Resource
@@ -41,9 +42,21 @@ PEERS = frozenset(_PEERS.values())
 """Terms of the exchanges among peers."""
 
 
-def why_no_towers(topology: Topology) -> str | None:
-    """Why vectors cannot travel through towers on a cluster, as the end of a sentence; None where they can."""
-    groups = topology.nodes
+def why_no_towers(topology: Topology, workload: Workload) -> str | None:
+    """Why the vectors of a workload cannot travel through towers on a cluster, as the end of a sentence; None where
+    they can. What the ranks of a tower exchange crosses no oversubscribed switch."""
+    if (reason := _why_uneven(topology, workload)) is not None:
+        return reason
+    domains, group = domains_per_tower(topology, workload), topology.nodes[0]
+    nodes = domains * max(1, group.domain_ranks // group.accelerators.count)
+    for level in topology.network.levels if domains > 1 else ():
+        if level.oversubscription > 1 and level.nodes < topology.node_count and level.nodes % nodes:
+            return f"towers of {nodes} nodes cut the {level.nodes} under an oversubscribed {level.name} unevenly"
+    return None
+
+
+def _why_uneven(topology: Topology, workload: Workload) -> str | None:
+    groups, domains = topology.nodes, domains_per_tower(topology, workload)
     sizes = {min(group.domain_ranks, topology.world_size) for group in groups}
     if len(sizes) > 1:
         listed = " and ".join(map(str, sorted(sizes)))
@@ -54,6 +67,8 @@ def why_no_towers(topology: Topology) -> str | None:
             return f"the {node} ranks of a node of {group.name} are not all in one scale-up domain"
         if node * group.count % domain:
             return f"the {group.count} nodes of {group.name} do not fill whole scale-up domains"
+        if node * group.count % (domain * domains):
+            return f"the {group.count} nodes of {group.name} do not fill whole towers of {domains} scale-up domains"
     return None
 
 
@@ -62,19 +77,27 @@ def why_no_modules(topology: Topology, workload: Workload, exchange: VectorExcha
     there are none."""
     if workload.towers is None:
         return None
-    if (reason := why_no_towers(topology)) is not None:
-        return reason
     size = min(topology.nodes[0].domain_ranks, topology.world_size)
-    if (domains := topology.world_size // size) != workload.towers.count:
-        return f"the cluster has {domains} scale-up domains, one for each tower; give count: {domains}"
+    if (domains := topology.world_size // size) % workload.towers.count:
+        few = f"the cluster has {domains} scale-up domains, no multiple of {workload.towers.count}"
+        return f"{few}; give a count of towers that divides {domains}"
+    if (reason := _why_uneven(topology, workload)) is not None:
+        return reason
     if workload.towers.has_modules and exchange != "sptt":
         return "modules work between the two exchanges of sptt; plan with --exchange sptt"
     return None
 
 
-def has_towers(topology: Topology, exchange: VectorExchange) -> bool:
+def divides(workload: Workload, topology: Topology) -> bool:
+    """Whether the towers of a workload have as many scale-up domains of a cluster each, or there are none."""
+    return why_no_modules(topology, workload, "sptt") is None
+
+
+def has_towers(topology: Topology, workload: Workload, exchange: VectorExchange) -> bool:
     """Whether vectors travel through towers; in a single one, or in towers of one rank, the exchange is flat."""
-    return exchange == "sptt" and any(1 < group.domain_ranks < topology.world_size for group in topology.nodes)
+    domains = domains_per_tower(topology, workload)
+    sizes = [domains * group.domain_ranks for group in topology.nodes]
+    return exchange == "sptt" and any(1 < size < topology.world_size for size in sizes)
 
 
 def output_intra_host(
@@ -101,18 +124,22 @@ def _inside(
 ) -> Loads:
     """`element_sizes` are bytes of a number of whole vectors, and of sums.
 
-    The busiest port of a tower sends as much as it gets, or more: what a rank gets is a share of what the others send.
-    Both ways are taken as busy as that one.
+    The busiest port of a tower, and its busiest card, send as much as they get, or more: what a rank gets is a share of
+    what the others send. Both ways are taken as busy as that one.
     """
-    extent, tower, moved = EXTENT_OF_SHARDING[blocks.sharding], kind.tower, np.zeros(len(blocks))
+    extent, tower = EXTENT_OF_SHARDING[blocks.sharding], kind.tower
+    port_bytes, card_bytes = np.zeros(len(blocks)), np.zeros(len(blocks))
     vector_bytes, sum_bytes = element_sizes
     for number, element_bytes in ((RANK, vector_bytes), (NODE, sum_bytes * kind.sums_slowdown)):
         here, holders = extent == number, kind.extents[number]
         whole = _whole_bytes(tables, blocks, batching, element_bytes)[here]
         to_each = whole / holders.size / tower.size
-        moved[here] = reduce_scatter(holders, whole).port + all_to_all(tower, to_each, beyond=holders).port
-    load = BlockLoad(fixed=moved / (kind.link_all_to_all if port is None else port))
-    return {LINK_OUT: load, LINK_IN: load}
+        moved = all_to_all(tower, to_each, beyond=holders)
+        port_bytes[here] = reduce_scatter(holders, whole).port + moved.port
+        card_bytes[here] = moved.card
+    link = BlockLoad(fixed=port_bytes / (kind.link_all_to_all if port is None else port))
+    card = BlockLoad(fixed=card_bytes / kind.nic_in_tower)
+    return {LINK_OUT: link, LINK_IN: link, NIC_OUT: card, NIC_IN: card}
 
 
 def _whole_bytes(tables: Tables, blocks: Blocks, batching: Batching, element_bytes: float) -> Floats:
@@ -128,8 +155,8 @@ def by_term(stage: str, loads: Loads, blocks: Blocks, kind: RankKind) -> dict[st
         return {stage: loads}
     in_tower = _in_tower(blocks)
     flat = {resource: load * (1 - in_tower) for resource, load in loads.items()}
-    faster = kind.nic_all_to_all / kind.nic_peers
-    peers = {resource: load * (in_tower * faster) for resource, load in loads.items() if resource.kind == "nic"}
+    faster, fewer = kind.nic_all_to_all / kind.nic_peers, kind.beyond_tower
+    peers = {resource: load * (in_tower * faster * fewer) for resource, load in loads.items() if resource.kind == "nic"}
     return {stage: flat, _PEERS[stage]: peers}
 
 
@@ -148,7 +175,7 @@ def module_loads(
     passes = software.activation_passes.value
     forward = [seconds(size, FORWARD_FLOPS_PER_MAC, passes * FORWARD_SHARE_OF_TRAFFIC) for size in sizes]
     outputs = max(tower.outputs for tower in workload.tower_modules)
-    beyond = batching.samples_per_rank * outputs * (kind.world.domains - 1) / kind.nic_peers
+    beyond = batching.samples_per_rank * outputs * (kind.world.domains / kind.tower_domains - 1) / kind.nic_peers
     words = workload.communication
     loads: dict[str, dict[Resource, float]] = {
         "tower_forward": {DEVICE: max(forward)},
@@ -157,11 +184,13 @@ def module_loads(
     if training:
         whole = [seconds(size, TRAINING_FLOPS_PER_MAC, passes) for size in sizes]
         gradient = max(size.parameters for size in sizes) * wire_bytes(workload.dense.gradient_format)
-        link = float(all_reduce(kind.tower, gradient).port) / kind.link_all_reduce
+        summed = all_reduce(kind.tower, gradient, in_network=kind.reduces_in_network)
+        link = float(summed.port) / kind.link_all_reduce
+        card = float(summed.card) / kind.in_tower.all_reduce_bytes_per_s
         loads |= {
             "tower_backward": {DEVICE: max(w - f for w, f in zip(whole, forward, strict=True))},
             "peers_backward": {NIC_IN: beyond * wire_bytes(words.backward)},
-            "all_reduce": {LINK_OUT: link, LINK_IN: link},
+            "tower_all_reduce": {LINK_OUT: link, LINK_IN: link, NIC_OUT: card, NIC_IN: card},
         }
     return loads
 

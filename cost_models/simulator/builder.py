@@ -38,7 +38,7 @@ class Builder:
         through_towers: bool = False,
     ) -> None:
         """`groups` are those of each part of a step's demand, None for one world; `through_towers`: vectors are
-        exchanged in each scale-up domain, then among peers."""
+        exchanged in each tower, then among peers."""
         self._network, self._workload, self._software = network, workload, software
         self._streams = Streams(network.world)
         self._dense = DenseKernels(self._streams, network, workload, software)
@@ -55,7 +55,7 @@ class Builder:
             None if each is None else ReplicaCopies(self._streams, network, each, software) for each in groups
         ]
         self._towers = (
-            TowerExchanges(self._streams, network, self._collectives, self._exchanges, workload, self._dense)
+            TowerExchanges(self._streams, sharding, self._collectives, self._exchanges, workload, self._dense, software)
             if through_towers
             else None
         )
@@ -214,10 +214,8 @@ class Builder:
         """The gradients of the modules of towers, summed by the ranks of each after the others are `reduced`."""
         if self._towers is None or not self._towers.has_modules:
             return reduced
-        sizes, ready = self._towers.gradient_bytes, self._streams.last(COMPUTE)
-        if self._software.all_reduce_overlaps_dense:
-            ready = self._towers.gradients_ready
-        return self._exchanges.all_reduce(step, self._network.towers, sizes, ready)
+        overlaps = self._software.all_reduce_overlaps_dense
+        return self._towers.reduced(step, None if overlaps else self._streams.last(COMPUTE))
 
     def _kernels(
         self, kernel: Label, launch_s: Floats, by_tier: Floats, slow: Floats, after: Sequence[Wait] = ()

@@ -40,8 +40,8 @@ class Transfer:
     reduction: bool = False
     around: bool = False
     """Whether it goes around a ring of domains, one after the other."""
-    among_peers: bool = False
-    """Whether every rank has one message for each other domain."""
+    rate: CardRate = "nic_all_to_all"
+    """That of cards, which says whom a rank exchanges with beyond its domain."""
     call: CollectiveCall | None = None
     """The collective that it is a part of."""
 
@@ -88,7 +88,7 @@ class Collectives:
             flows = [Flow(np.where(each.peers > 0, to_each * each.unit, 0.0), each.uses, each.hubs) for each in spreads]
             there = np.asarray(to_each * sum(each.peers for each in spreads), dtype=np.float64)
             sent, received = (there, np.asarray(back)) if way == OUT else (np.asarray(back), there)
-            transfers.append(Transfer(sent, received, flows, inside, among_peers=rate == "nic_peers", call=call))
+            transfers.append(Transfer(sent, received, flows, inside, rate=rate, call=call))
         return transfers
 
     def reduce_scatter(

@@ -71,7 +71,7 @@ class DenseKernels:
     def module_s(self, slow: Floats) -> Floats:
         """[W] the module of each rank's tower forward, for the samples of its peers."""
         network, sizes = self._network, tower_sizes(self._workload, self._software.tile_columns)
-        tower = network.towers.group_of_rank
+        tower = network.tower_of_rank
         samples: Floats = np.asarray(self._samples * network.peers.size, dtype=np.float64)
         seconds = [self._layers_s(size, samples) for size in sizes]
         return np.stack(seconds)[tower, np.arange(network.world)] * slow

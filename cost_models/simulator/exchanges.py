@@ -5,6 +5,7 @@ whole group is, and it ends for them when all that they send and get has arrived
 """
 
 from collections.abc import Sequence
+from typing import get_args
 
 import numpy as np
 
@@ -40,7 +41,7 @@ class Exchanges:
         self._collectives, self._everyone = collectives, network.extents[WORLD]
         overhead = software.collective_latency_s.value
         self._latency = {reduction: network.latency_s(overhead, reduction=reduction) for reduction in (False, True)}
-        self._peers_latency_s = network.latency_s(overhead, among_peers=True)[1]
+        self._across_s = {rate: network.latency_s(overhead, rate=rate)[1] for rate in get_args(CardRate)}
         self._in_phases = software.exchange_in_phases if in_phases is None else in_phases
 
     def ids(self, batch: int, demand: Demand, after: Sequence[Wait], *, yields: bool) -> Ints:
@@ -148,8 +149,8 @@ class Exchanges:
                 continue
             ready = graph.join(group, reached)
             inside_s, across_s = self._latency[phase[0].reduction]
-            if any(transfer.among_peers for transfer in phase):
-                across_s = self._peers_latency_s
+            if not phase[0].reduction:
+                across_s = min(self._across_s[transfer.rate] for transfer in phase)
             if any(transfer.around for transfer in phase):
                 across_s += max(kind.ring_hops_s for kind in self._network.kinds)
             latency = inside_s[np.unique(group, return_index=True)[1]] if inside else np.full(groups.count, across_s)

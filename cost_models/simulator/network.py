@@ -32,6 +32,8 @@ from topologies.cluster import Topology
 from topologies.fabric import Fabric
 
 OUT, IN = WAYS
+_HOPS = {"nic_peers": "peers_hops_s", "nic_in_tower": "tower_hops_s"}
+"""What a kind of rank says of latency, by what it says of the rate; where that is not the usual one."""
 Instance = tuple[Resource, int]
 """A resource, and the number of its owner: the rank of a port, a card, a switch, a node, a node group."""
 
@@ -42,7 +44,8 @@ class SimulatedNetwork:
     A resource has one instance for every rank (its port into its domain, its own PCIe link), card, PCIe switch,
     node, node group or switch of the network that owns it. Instances are numbered one resource after the other.
 
-    `group_of_rank` [W] says which ranks shard tables among themselves; all of them where it is None.
+    `group_of_rank` [W] says which ranks shard tables among themselves; all of them where it is None. Their domains, or
+    the parts of these that they have, make up so many `towers`; each is one where that is None.
 
     Where there is `host_traffic` in a step (tables below HBM), it shares each rank's own link to the host with what the
     rank exchanges over it, either way apart.
@@ -56,6 +59,7 @@ class SimulatedNetwork:
         *,
         host_traffic: bool = False,
         group_of_rank: Ints | None = None,
+        towers: int | None = None,
     ) -> None:
         self.host_traffic = host_traffic
         self.topology, self.kinds, self.fabric = topology, kinds, Fabric(topology)
@@ -65,14 +69,17 @@ class SimulatedNetwork:
         self.node_of_rank: Ints = self.fabric.node_of_rank
         self.domain_of_rank: Ints = self.fabric.domain_of_rank
         one: Ints = np.zeros(self.world, dtype=np.int64)
-        self.extents: tuple[ProcessGroups, ...] = self._extents(one if group_of_rank is None else group_of_rank)
+        sharding = one if group_of_rank is None else group_of_rank
+        self.extents: tuple[ProcessGroups, ...] = self._extents(sharding)
         """The groups of every extent of a block, in the order of `EXTENTS`, among the ranks that shard together."""
         self.everyone = ProcessGroups(one, self.domain_of_rank)
         """All ranks as one group."""
-        self.towers = ProcessGroups(self.domain_of_rank, self.domain_of_rank)
-        """The ranks of each scale-up domain."""
-        self.peers = ProcessGroups(position(self.domain_of_rank), self.domain_of_rank)
-        """The ranks at one place in all of them."""
+        self.tower_of_rank: Ints = _dealt(self.domain_of_rank, sharding, towers)
+        """[W] number of each rank's tower among those of the ranks that shard with it."""
+        self.towers = ProcessGroups(numbered(sharding, self.tower_of_rank), self.domain_of_rank)
+        """The ranks of each tower."""
+        self.peers = ProcessGroups(numbered(sharding, position(self.towers.group_of_rank)), self.domain_of_rank)
+        """The ranks at one place in all towers of theirs."""
         self.first: dict[Resource, int] = {}
         """The number of the first instance of every resource."""
         self.count = 0
@@ -177,11 +184,10 @@ class SimulatedNetwork:
         above = self.fabric.leaf_of_nic[self.card_of_rank] if level == 0 else plane
         return np.where(self.card_of_rank == NONE, NONE, above)
 
-    def latency_s(
-        self, overhead_s: float, *, reduction: bool = False, among_peers: bool = False
-    ) -> tuple[Floats, float]:
-        """[W] latency of the smallest exchange inside each rank's domain, and that of one across domains."""
-        hops = "reduction_hops_s" if reduction else "peers_hops_s" if among_peers else "exchange_hops_s"
+    def latency_s(self, overhead_s: float, *, reduction: bool = False, rate: str = "") -> tuple[Floats, float]:
+        """[W] latency of the smallest exchange inside each rank's domain, and that of one across domains, where cards
+        achieve this `rate` of a kind of rank."""
+        hops = "reduction_hops_s" if reduction else _HOPS.get(rate, "exchange_hops_s")
         groups, levels = self.topology.nodes, self.topology.network.levels
         inside = []
         for kind, group in zip(self.kinds, groups, strict=True):
@@ -261,3 +267,14 @@ class SimulatedNetwork:
             return None
         rate = self.of_kind([card.count * card.bandwidth for card in cards if card])
         return [Use(self.number(FRONT_END, self.node_of_rank), 1 / rate)]
+
+
+def _dealt(domain: Ints, sharding: Ints, towers: int | None) -> Ints:
+    """[W] the domains of the ranks that shard together dealt out to so many towers, consecutive ones to each."""
+    tower = np.empty_like(domain)
+    for group in range(int(sharding.max()) + 1):
+        here = sharding == group
+        place = np.unique(domain[here], return_inverse=True)[1]
+        domains = int(place.max()) + 1
+        tower[here] = place * (towers or domains) // domains
+    return tower

@@ -10,7 +10,7 @@ import numpy as np
 from cost_models.kinds import rank_kinds
 from cost_models.replicas import Replicas
 from cost_models.resources import DEVICE, Resource
-from cost_models.shards import HOME, MEMORY_HBM, Floats, Ints, PlacedShards, state_memory
+from cost_models.shards import HOME, MEMORY_HBM, WORLD, Floats, Ints, PlacedShards, state_memory
 from cost_models.simulator.builder import Builder
 from cost_models.simulator.conditions import Conditions
 from cost_models.simulator.demand import Counter, Demand, JointDemand
@@ -260,6 +260,7 @@ def simulate(
         conditions.lost_cards,
         host_traffic=_reads_below_hbm(placed),
         group_of_rank=None if groups[0] is None else groups[0].group_of_rank,
+        towers=workload.towers.count if workload.towers else None,
     )
     fill = ahead_of(workload).fill_steps
     simulated = fill + steps + fill - 1  # the last ones keep the pipeline full for the ones before
@@ -276,7 +277,8 @@ def simulate(
         demands.append(mean if ids is None else count(ids))
         tell(f"counting the work of step {number:,} of {simulated:,}")
     capacity = conditions.capacity(network)
-    towers = exchange == "sptt" and 1 < network.towers.count < network.world
+    towers, sharding = network.towers.size, network.extents[WORLD].size
+    through_towers = exchange == "sptt" and bool(((towers > 1) & (towers < sharding)).any())
     builder = Builder(
         network,
         workload,
@@ -284,7 +286,7 @@ def simulate(
         waits_for_data=conditions.data_loading,
         capacity=capacity,
         groups=groups,
-        through_towers=towers,
+        through_towers=through_towers,
     )
     program = builder.build(demands, conditions.slowness(network.world, simulated), tell)
     tell(f"simulating {counted(simulated, 'step')} of {counted(network.world, 'rank')}")

@@ -1,13 +1,16 @@
-"""Vectors through towers: inside each scale-up domain, then among the ranks at one place in all of them.
+"""Vectors through towers: inside each of them, then among the ranks at one place in all of them.
 
-What is sent is counted from what every rank of a domain holds after the first exchange; gradients go back the same way.
+What is sent is counted from what every rank of a tower holds after the first exchange; gradients go back the same way.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
+from cost_models.coefficients import SoftwareCoefficients
 from cost_models.dense_size import tower_sizes
+from cost_models.kinds import RankKind
 from cost_models.resources import Way
 from cost_models.shards import EXTENTS, WORLD, Floats, Ints
 from cost_models.simulator.collectives import Collectives, Transfer
@@ -28,7 +31,7 @@ class TowerVectors:
 
     def __init__(self, network: SimulatedNetwork, demand: Demand, ratios: tuple[float, float]) -> None:
         """`ratios` are bytes over those of the outputs: of whole vectors, and of sums."""
-        self._network = network
+        self._network, self._everyone = network, network.extents[WORLD]
         slower = ratios[1] * network.of_kind([kind.sums_slowdown for kind in network.kinds])
         self.for_each: Floats = demand.vectors_to_each_bytes * ratios[0]
         """[W] bytes of whole vectors for the samples of one rank."""
@@ -42,7 +45,7 @@ class TowerVectors:
     @property
     def permuted_s(self) -> Floats:
         """[W] seconds in which a rank puts its own vectors in the order of the peers."""
-        return self._rewritten_s(self.for_each * self._network.world)
+        return self._rewritten_s(self.for_each * self._everyone.size)
 
     @property
     def transposed_s(self) -> Floats:
@@ -54,12 +57,12 @@ class TowerVectors:
         sums."""
         network = self._network
         towers, peers = network.towers, network.peers.size
-        transfers = collectives.all_to_all(towers, self.for_each * peers, way)
+        transfers = collectives.all_to_all(towers, self.for_each * peers, way, rate="nic_in_tower")
         for number, sums in self.sums:
             holders = network.extents[number]
             share = sums / holders.size / towers.size
             transfers += collectives.reduce_scatter(holders, sums, way)
-            transfers += collectives.all_to_all(towers, share, way, beyond=holders)
+            transfers += collectives.all_to_all(towers, share, way, beyond=holders, rate="nic_in_tower")
         return transfers
 
     def among_peers(self, collectives: Collectives, way: Way, given: Floats | None = None) -> list[Transfer]:
@@ -70,7 +73,7 @@ class TowerVectors:
             return collectives.all_to_all(network.peers, given, way, rate="nic_peers")
         to_each = self._of_tower(self.for_each)
         for number, sums in self.sums:
-            to_each = to_each + self._of_tower(sums / network.extents[number].size) / network.world
+            to_each = to_each + self._of_tower(sums / network.extents[number].size) / self._everyone.size
         return collectives.all_to_all(network.peers, to_each, way, rate="nic_peers")
 
     def _of_tower(self, own: Floats) -> Floats:
@@ -84,6 +87,12 @@ class TowerVectors:
         return np.asarray(READ_AND_WRITE * size / rates)
 
 
+def _in_tower(kind: RankKind) -> RankKind:
+    """A kind of rank in sums with the ranks of its tower."""
+    own = kind.in_tower
+    return replace(kind, nic_all_reduce=own.all_reduce_bytes_per_s, reduction_hops_s=own.reduction_s)
+
+
 class TowerExchanges:
     """Puts the exchanges of vectors on the streams of W ranks."""
 
@@ -95,18 +104,19 @@ class TowerExchanges:
         exchanges: Exchanges,
         workload: Workload,
         dense: DenseKernels,
+        software: SoftwareCoefficients,
     ) -> None:
         self._streams, self._network, self._dense = streams, network, dense
         self._collectives, self._exchanges = collectives, exchanges
-        tower, samples = network.towers.group_of_rank, workload.batch(network.world) / network.world
+        tower, samples = network.tower_of_rank, workload.batch(network.world) / network.world
         self.has_modules = bool(workload.tower_modules)
         outputs = [part.outputs for part in workload.tower_modules] or [0] * network.towers.count
         self._given = samples * np.array(outputs)[tower] * wire_bytes(workload.communication.forward)
         gradients = [size.parameters for size in tower_sizes(workload)] or [0] * network.towers.count
-        self.gradient_bytes = np.array(gradients)[tower] * wire_bytes(workload.dense.gradient_format)
-        """[W] of the module of each rank's tower."""
-        self.gradients_ready: Ints = np.zeros(0, dtype=np.int64)
-        """[W] activities that end the modules' latest pass."""
+        self._gradient_bytes = np.array(gradients)[tower] * wire_bytes(workload.dense.gradient_format)
+        within = network.seen_by(tuple(_in_tower(kind) for kind in network.kinds))
+        self._sums = Exchanges(streams, within, Collectives(within), software)
+        self._gradients_ready: Ints = np.zeros(0, dtype=np.int64)
 
     def permute(
         self, step: int, demand: Demand, ratios: tuple[float, float], slow: Floats, after: Sequence[Ints]
@@ -122,8 +132,14 @@ class TowerExchanges:
         passes, word = (1.0, "forward") if way == OUT else (BACKWARD_OVER_FORWARD, "backward")
         kind: TaskKind = "dense forward" if way == OUT else "dense backward"
         label = Label(f"tower module {word}", kind, COMPUTE, step)
-        self.gradients_ready = self._streams.run(label, passes * self._dense.module_s(slow), [ready])
-        return self.gradients_ready
+        self._gradients_ready = self._streams.run(label, passes * self._dense.module_s(slow), [ready])
+        return self._gradients_ready
+
+    def reduced(self, step: int, ready: Ints | None) -> Ints:
+        """The gradients of the modules summed by the ranks of each tower, when they are `ready`, or at the end of the
+        modules' backward pass."""
+        ready = self._gradients_ready if ready is None else ready
+        return self._sums.all_reduce(step, self._network.towers, self._gradient_bytes, ready)
 
     def outputs(
         self,

@@ -11,9 +11,9 @@ from cost_models.simulator.graph import NONE, Use
 from cost_models.simulator.network import IN, OUT, SimulatedNetwork
 from cost_models.simulator.process_groups import ProcessGroups
 
-CardRate = Literal["nic_all_to_all", "nic_node_sums", "nic_peers"]
-"""Fields of a kind of rank: what a card achieves with all ranks beyond its domain, of sums that the ranks of a node
-have reduced, and with peers alone."""
+CardRate = Literal["nic_all_to_all", "nic_node_sums", "nic_peers", "nic_in_tower"]
+"""What a kind of rank says of its card: what that achieves with all ranks beyond its domain, of sums that the ranks of
+a node have reduced, with peers alone, and with the ranks of its tower."""
 
 
 class LinkTraffic:

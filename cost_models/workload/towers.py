@@ -28,13 +28,14 @@ Affinity = tuple[Annotated[str, Field(min_length=1)], Annotated[str, Field(min_l
 
 
 class Towers(Record):
-    """Tables in towers, one for each scale-up domain of the cluster (arXiv:2403.00877).
+    """Tables in towers, each on a scale-up domain of the cluster or on several (arXiv:2403.00877).
 
     A module changes the model: the dense part reads what the modules give instead of the tables' vectors.
     """
 
     count: Annotated[int, Field(ge=2)]
-    """Towers, as many as the cluster has scale-up domains."""
+    """Towers. The cluster has as many scale-up domains, or a multiple of that: each tower is on as many, consecutive
+    ones."""
     module: ModuleKind = "none"
     """What each tower does with the joined vectors of its tables: nothing, a linear layer, low-rank cross layers and a
     linear layer, or layers of its own."""

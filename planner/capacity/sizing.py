@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cost_models.shards import BELOW_HBM, HOME_OF_TIER, PlacementTier
+from cost_models.towers import divides
 from cost_models.workload.models import Workload
 from planner.capacity.candidates import Candidate, descend
 from planner.capacity.size_floor import size_floor
-from planner.capacity.size_searches import Interrupted, SizeSearches
+from planner.capacity.size_searches import Interrupted, SizeSearches, resized
 from planner.document.plan import Plan
 from planner.formulation.policy import Policy, policy_document
 from planner.formulation.software import input_warnings, priced_as_run
@@ -63,8 +64,9 @@ def size(
 
     `target_samples_per_s` and the longest step `max_step_s` are by the estimate; both None: that the tables fit is
     enough. `group` names the node group that is sized (needed where there are several); its own count does not matter.
-    Sizes are all within one scale-up domain, then whole domains, up to `max_nodes`. With `each_tier` the memories
-    that the policy allows and the cluster has are left out one by one, then all of them.
+    Sizes are all within one scale-up domain, then whole domains, up to `max_nodes`; those that a workload's towers
+    divide. With `each_tier` the memories that the policy allows and the cluster has are left out one by one, then all
+    of them.
 
     A fixed global batch is a fixed job (strong scaling); a batch per rank grows with the cluster.
 
@@ -81,6 +83,7 @@ def size(
     counts = topology.nodes[index].node_counts(max_nodes, is_alone=len(topology.nodes) == 1)
     if not counts:
         raise InputError.at("max nodes", f"{max_nodes} is below the nodes of one scale-up domain")
+    counts = [nodes for nodes in counts if divides(workload, resized(topology, index, nodes))] or counts
     tell, is_over = progress or (lambda _: None), stop or (lambda: False)
     longest_s = math.inf if max_step_s is None else max_step_s
     priced = priced_as_run(workload, allowed)

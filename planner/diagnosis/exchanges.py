@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cost_models import towers
+from cost_models.kinds import RankKind
 from cost_models.model import CostModel
 from cost_models.registry import why_flat
 from cost_models.shards import PlacedShards
@@ -12,6 +13,7 @@ from cost_models.stages import VectorExchange
 from cost_models.step_costs import StepCosts
 from planner.document.plan import OtherExchange, Plan
 from planner.document.planned import model_under
+from topologies.sentences import counted
 
 _EXCHANGES = ("output_intra_host", "output_dist", "gradient_dist", "gradient_intra_host")
 _REARRANGED = {
@@ -31,9 +33,17 @@ class Exchanged:
     exchanges_s: float
     """In the exchanges of vectors and their gradients, forward and backward."""
     peers: int
-    """Ranks beyond its domain with which a rank exchanges."""
+    """Ranks beyond its domain, or its tower, with which a rank exchanges."""
+    in_tower: int
+    """Ranks of its tower in other domains, with which it exchanges before that."""
     card_bytes_per_s: float
     """What a card achieves then; of the slowest kind."""
+
+    @property
+    def peers_words(self) -> str:
+        """`7 peers`, or of towers of several domains `12 ranks of its tower, then 7 peers`."""
+        before = f"{counted(self.in_tower, 'rank')} of its tower, then " if self.in_tower else ""
+        return f"{before}{counted(self.peers, 'peer')}"
 
 
 @dataclass(frozen=True)
@@ -68,7 +78,7 @@ def exchange_reasons(plan: Plan, model: CostModel, placed: PlacedShards) -> Exch
     if policy.exchange == "flat":
         return None
     is_chosen = policy.exchange == "auto"
-    is_alone = bool(model.workload.tower_modules) or not towers.has_towers(model.topology, "sptt")
+    is_alone = bool(model.workload.tower_modules) or not towers.has_towers(model.topology, model.workload, "sptt")
     only = _only(plan, model) if is_chosen or is_alone else None
     if only is not None:
         return ExchangeReasons(is_chosen, only, None, None, None, ())
@@ -89,11 +99,11 @@ def _only(plan: Plan, model: CostModel) -> str | None:
         return "modules of towers work between its two exchanges"
     if plan.provenance.policy.runtime != "any":
         return f"{plan.provenance.policy.runtime} has no other"
-    if (reason := why_flat(model.name, model.topology)) is not None:
+    if (reason := why_flat(model.name, model.topology, model.workload)) is not None:
         return reason
-    return (
-        None if towers.has_towers(model.topology, "sptt") else "there is one scale-up domain, or each rank has its own"
-    )
+    if towers.has_towers(model.topology, model.workload, "sptt"):
+        return None
+    return "there is one scale-up domain, or each rank has its own"
 
 
 def _exchanged(model: CostModel, placed: PlacedShards) -> Exchanged:
@@ -105,9 +115,16 @@ def _exchanged(model: CostModel, placed: PlacedShards) -> Exchanged:
         model.exchange,
         evaluation.step_s,
         sum(seconds.get(stage, 0.0) for stage in _EXCHANGES),
-        int(max(kind.world.domains - 1 if few_peers else kind.world_size - kind.domain_ranks for kind in model.kinds)),
+        int(max(_peers(kind, few_peers, has_towers) for kind in model.kinds)),
+        max(kind.tower.size - kind.domain_ranks for kind in model.kinds) if has_towers else 0,
         min(kind.nic_peers if has_towers else kind.nic_all_to_all for kind in model.kinds),
     )
+
+
+def _peers(kind: RankKind, few_peers: bool, has_towers: bool) -> float:
+    if has_towers:
+        return kind.world_size / kind.tower.size - 1
+    return kind.world.domains - 1 if few_peers else kind.world_size - kind.domain_ranks
 
 
 def _rearranging(model: CostModel, placed: PlacedShards) -> list[Rearranging]:

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from cost_models.model import CostModel
 from cost_models.shards import HOME_OF_TIER, PLACEMENT_TIERS, SHARDINGS, STATE_PLACES, USUAL_SHARDINGS, MemoryTier
+from cost_models.towers import divides
 from cost_models.workload.dense_part import Dtype
 from cost_models.workload.formats import FORMATS
 from cost_models.workload.models import Workload
@@ -190,7 +191,10 @@ def _nodes(now: PlanningInputs, index: int, group: NodeGroup, bytes_short: Float
     alone = len(topology.nodes) == 1
     counts = [count for count in group.node_counts(most, is_alone=alone) if count > group.count]
     of = "" if alone else f" in group {group.name}"
-    if not counts or now.workload.towers is not None:  # of which there are as many as there are hosts
+    if now.workload.towers is not None:  # each of which has as many scale-up domains
+        grown_to = {count: _with_group(topology, index, {"count": count}) for count in counts}
+        counts = [count for count, grown in grown_to.items() if divides(now.workload, grown)]
+    if not counts:
         return
 
     def at(step: int) -> Change | None:

@@ -124,11 +124,15 @@ def _groups_notes(plan: Plan) -> tuple[str, ...]:
 
 
 def _refuse_on_cpu(placed: Placed) -> None:
-    """Raise InputError with every table that TorchRec's CPU kernels do not execute.
+    """Raise InputError with every table that TorchRec's CPU kernels do not execute, and for copies that are cut.
 
-    They pool the replicated tables of an EmbeddingCollection, and crash on a rank whose tables have no rows.
+    They pool the replicated tables of an EmbeddingCollection, and crash on a rank whose tables have no rows. Copies are
+    averaged on a CUDA stream as they are cut (`ShardedBatchedFusedEmbeddingBag` of TorchRec 1.8.0 and 1.9.2).
     """
     faults = []
+    if (dmp_collection(placed.plan) or {}).get("sharding_strategy") == "FULLY_SHARDED":
+        message = "torchrec cuts copies (FULLY_SHARDED) on GPUs alone; plan with strategy: default"
+        faults.append(Fault(placed.source, 0, 0, "replicas.strategy", message))
     for number, (table, profile) in enumerate(zip(placed.plan.tables, placed.model.workload.tables, strict=True)):
         reasons = []
         if table.sharding == "data_parallel" and not profile.pooled:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cost_models.kinds import domains_per_tower
 from cost_models.model import CostModel
 from cost_models.replicas import Replicas
 from cost_models.shards import (
@@ -118,16 +119,18 @@ class _Resolver(Narrowing):
         )
 
     def _apply_towers(self) -> None:
-        """The tables of each tower stay on the ranks of one scale-up domain; none has rows in several where vectors
-        travel through towers."""
+        """The tables of each tower stay on its ranks; none has rows in several nodes where vectors travel through
+        towers."""
         if self.model.exchange == "sptt":
             every = np.ones(len(self.names), dtype=bool)
             allowed = [sharding != SHARDINGS[MULTI_NODE_ROW_WISE] for sharding in SHARDINGS]
             self.narrow("shardings", ("exchange",), "exchange sptt, which sums inside a host", every, allowed)
-        for number, tower in enumerate(self.model.workload.tower_parts):
+        topology, workload = self.model.topology, self.model.workload
+        tower_of_rank = Fabric(topology).domain_of_rank // domains_per_tower(topology, workload)
+        for number, tower in enumerate(workload.tower_parts):
             tables = np.isin(np.arange(len(self.names)), tower.tables)
             words = f"tower {number} of the workload"
-            self.keep_within(("towers",), words, tables, Fabric(self.model.topology).domain_of_rank == number)
+            self.keep_within(("towers",), words, tables, tower_of_rank == number)
             self.rules.append((words, tables))
 
     def _apply_runtime(self) -> None:

@@ -209,9 +209,9 @@ class Policy(Limits):
     tiers: Tiers = USUAL_TIERS
     shardings: Shardings = USUAL_SHARDINGS
     exchange: Annotated[Exchange, Field(exclude_if=lambda exchange: exchange == "flat")] = "flat"
-    """How vectors come to the ranks of their samples, and gradients back: at once (flat), inside each scale-up domain
-    first and then among the ranks at one place in all domains (sptt), or whichever makes the step shorter (auto). No
-    runtime that we know exchanges as sptt does: with one, auto means flat."""
+    """How vectors come to the ranks of their samples, and gradients back: at once (flat), inside each tower (a scale-up
+    domain, or several) first and then among the ranks at one place in all towers (sptt), or whichever makes the step
+    shorter (auto). No runtime that we know exchanges as sptt does: with one, auto means flat."""
     reserve: PolicyReserve = PolicyReserve()
     tables: tuple[TableRule, ...] = ()
     colocate: tuple[Annotated[Group, BeforeValidator(_as_group)], ...] = ()
@@ -226,8 +226,8 @@ class Policy(Limits):
         if self.runtime != "any" and self.exchange not in ("auto", *RUNTIMES[self.runtime].exchanges):
             message = f"{self.exchange} is no exchange of {self.runtime}; give flat, or leave the runtime out"
             raise ConflictError(message, "exchange", "runtime")
-        if self.replicas is not None and self.exchange != "flat":
-            message = f"groups of ranks (replicas) exchange flat, not by {self.exchange}; leave one of both out"
+        if self.replicas is not None and self.replicas.rules and self.exchange != "flat":
+            message = f"tables with copies by rules exchange flat, not by {self.exchange}; leave one of both out"
             raise ConflictError(message, "exchange", "replicas")
         return self
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from cost_models.model import CostModel
 from cost_models.registry import COST_MODELS, why_flat
-from cost_models.replicas import Replicas, groups_in_words
+from cost_models.replicas import Replicas, groups_in_words, ranks_of
 from cost_models.shards import PLACEMENT_TIERS, SHARDINGS
 from cost_models.stages import VectorExchange
 from cost_models.towers import has_towers
@@ -16,7 +16,7 @@ from planner.formulation.choice_rules import allowed_choices
 from planner.formulation.formulation import Formulation
 from planner.formulation.options import enumerate_options
 from planner.formulation.policy import RUNTIMES, Policy, narrow, offered, policy_document
-from planner.formulation.replica_choices import candidates
+from planner.formulation.replica_choices import candidates, the_choice
 from planner.formulation.software import priced_as_run
 from topologies.cluster import Topology
 from topologies.documents import Document, did_you_mean, validate
@@ -50,7 +50,8 @@ class Question:
         """The exchanges of vectors that are to be planned for."""
         if self.policy.exchange != "auto":
             return (self.policy.exchange,)
-        return open_exchanges(self.cost_model, self.topology, self.workload, self.policy)
+        (replicas,) = self.chosen or (the_choice(self.policy.replicas, self.topology, self.workload),)
+        return open_exchanges(self.cost_model, ranks_of(replicas, self.topology), self.workload, self.policy)
 
     def settled(self, exchange: VectorExchange) -> "Question":
         """The same question under one exchange."""
@@ -83,14 +84,14 @@ class Question:
 def open_exchanges(
     cost_model: str, topology: Topology, workload: Workload, policy: Policy
 ) -> tuple[VectorExchange, ...]:
-    """The exchanges among which `auto` chooses: one where the runtime, the cost model, the cluster or the model has no
-    other."""
+    """The exchanges among which `auto` chooses on a cluster, or on what one group of ranks has of it: one where the
+    runtime, the cost model, the cluster or the model has no other."""
     there = RUNTIMES[policy.runtime].exchanges
     if workload.tower_modules:
         return there[-1:]
-    if cost_model not in COST_MODELS or why_flat(cost_model, topology) or not has_towers(topology, "sptt"):
+    if cost_model not in COST_MODELS or why_flat(cost_model, topology, workload):
         return there[:1]
-    return there
+    return there if has_towers(topology, workload, "sptt") else there[:1]
 
 
 def narrowed_policy(

@@ -91,7 +91,7 @@ def plan(
         return _planned(choices[0], limits, terms, progress, simulate=simulate)
 
     def planned(each: Question, left: SearchLimits, tell: Progress) -> Plan:
-        return _planned(each, left, None, tell, simulate=False)
+        return _planned(each, left, None, _of_one_exchange(each, tell), simulate=False)
 
     def bounded(each: Question, tell: Progress) -> float | None:
         return _bounded(each, limits, tell)
@@ -137,13 +137,19 @@ def _planned(
 
 
 def _bounded(question: Question, limits: SearchLimits, progress: Progress) -> float | None:
-    """The bound of a question that leaves no choice, without a search for a plan; None where nothing fits among its
-    usual options."""
+    """The bound of a question that leaves no choice of replicas, under all exchanges that it leaves open, without a
+    search for a plan; None where nothing fits among its usual options."""
     clock = TimeLimit(limits.time_limit_s, limits.stop)
     pipeline = Pipeline(question.policy, limits, Steps(), progress)
-    formulation = pipeline.refined(question.formulation(progress), has_time=clock.has_time)
-    seconds = relaxed_s(formulation)
-    return None if seconds is None else formulation.model.whole_step_s(seconds)
+    first, *others = map(question.settled, question.exchanges)
+    formulation = pipeline.refined(first.formulation(progress), has_time=clock.has_time)
+    bounds = []
+    for each in (formulation, *(formulation.under(other.model()) for other in others)):
+        seconds = relaxed_s(each)
+        if seconds is None:
+            return None
+        bounds.append(each.model.whole_step_s(seconds))
+    return min(bounds)
 
 
 def _planned_under(
@@ -177,6 +183,13 @@ def _planned_under(
     helpful = remedies.of(searched.outcome)
     plan = pipeline.assembled(searched, remedies=helpful, ended_by_time=clock.ended)
     return PlannedUnder(plan, searched.formulation, searched)
+
+
+def _of_one_exchange(question: Question, progress: Progress) -> Progress:
+    """The same without bounds where several exchanges are open: each is one under one of them."""
+    if len(question.exchanges) == 1:
+        return progress
+    return lambda step, best_s, _: progress(step, best_s, None)
 
 
 def _in_whole_steps(progress: Progress, model: CostModel) -> Progress:

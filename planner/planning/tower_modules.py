@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from cost_models.workload.models import Workload
 from planner.document.plan import Plan
-from planner.document.planned import planned_inputs, planned_topology
+from planner.document.planned import planned_inputs, planned_replicas, planned_topology
 from planner.formulation.question import Question
 from planner.planning.planning import plan
 from topologies.documents import Document, validate
@@ -38,7 +38,7 @@ def with_tower_modules(planned: Plan) -> TowerModules | None:
     if planned.objective is None or origin.policy.exchange != "auto":
         return None
     topology, workload = planned_inputs(planned)
-    if workload.towers is not None:
+    if workload.towers is not None or planned_replicas(planned) is not None:
         return None
     if "sptt" not in Question(topology, workload, origin.policy, origin.cost_model).exchanges:
         return None

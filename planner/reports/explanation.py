@@ -129,8 +129,8 @@ def _render_exchange(plan: Plan, reasons: ExchangeReasons, console: "Console") -
         f" {format_seconds(other.exchanges_s)} in exchanges of vectors, {exchange} {format_seconds(own.exchanges_s)}."
     )
     for each in (own, other):
-        peers, rate = counted(each.peers, "peer"), format_bytes(each.card_bytes_per_s)
-        console.print(f"  {each.exchange}: {peers} of a rank beyond its domain, {rate}/s of a card")
+        rate = format_bytes(each.card_bytes_per_s)
+        console.print(f"  {each.exchange}: {each.peers_words} of a rank beyond its domain, {rate}/s of a card")
     for part in reasons.rearranging:
         if part.seconds > 0:
             term = part.term.replace("_", " ")

@@ -12,7 +12,7 @@ from topologies.units import format_bytes, format_seconds
 if TYPE_CHECKING:
     from rich.console import Console
 
-EXCHANGES = ("input_dist", "output_dist", "gradient_dist")
+EXCHANGES = ("input_dist", "output_intra_host", "output_dist", "gradient_dist", "gradient_intra_host")
 SYNC = "replica_sync"
 REASONS: dict[Rejected, str] = {
     "bound": "slower by its bound",

@@ -4,8 +4,9 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
+from cost_models.replicas import ranks_of
 from planner.document.plan import Plan
-from planner.document.planned import planned_inputs
+from planner.document.planned import planned_inputs, planned_replicas
 from planner.formulation.option_space import EVERY_CUT
 from planner.formulation.question import open_exchanges
 
@@ -75,8 +76,9 @@ def _of_result(plan: Plan) -> Iterator[Unchecked]:
 
 def _has_choice(plan: Plan) -> bool:
     """Whether the policy leaves more than one exchange of vectors open."""
-    origin = plan.provenance
-    return len(open_exchanges(origin.cost_model, *planned_inputs(plan), origin.policy)) > 1
+    origin, (topology, workload) = plan.provenance, planned_inputs(plan)
+    cluster = ranks_of(planned_replicas(plan), topology)
+    return len(open_exchanges(origin.cost_model, cluster, workload, origin.policy)) > 1
 
 
 def _of_tables(plan: Plan, *, has_folder: bool) -> Iterator[Unchecked]:

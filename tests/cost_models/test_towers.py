@@ -25,7 +25,7 @@ def cluster(hosts: int = HOSTS, **given: object) -> Topology:
 
 def model_of(at: Topology, exchange: str = "sptt", **fields: object) -> StepCosts:
     given = {"pipeline": "none", "global_batch": BATCH, "communication": {"backward": "fp16"}, **fields}
-    trained = workload([{"rows": 1000, "dim": DIM}], **given)
+    trained = workload([{"rows": 1000, "dim": DIM}] * 8, **given)
     model = cost_model("physical", at, trained, exchange=exchange)  # type: ignore[arg-type]
     assert isinstance(model, StepCosts)
     return model
@@ -134,13 +134,82 @@ def test_clusters_without_peers_are_refused_by_name() -> None:
     mixed = topology(node_group("a", nodes=2, ranks=2), node_group("b", nodes=1, ranks=4))
     split = node_group("a", nodes=2, ranks=4)
     split["links"] = {**split["links"], "scale_up": {"kind": "nvlink3", "bandwidth": "300GB/s", "domain": 2}}  # type: ignore[dict-item]
-    assert why_no_towers(cluster()) is None
+    one = model_of(cluster()).workload
+    assert why_no_towers(cluster(), one) is None
     for at, words in ((mixed, "2 and 4 ranks"), (topology(split), "are not all in one scale-up domain")):
-        assert words in (why_no_towers(at) or "")
+        assert words in (why_no_towers(at, one) or "")
         with pytest.raises(InputError, match="give flat"):
             model_of(at)
     with pytest.raises(InputError, match="knows the flat exchange alone; give flat"):
         cost_model("torchrec", cluster(), model_of(cluster()).workload, exchange="sptt")
+
+
+@pytest.mark.parametrize("cards", [1, 2])
+def test_a_tower_of_several_hosts_exchanges_over_their_cards_too(cards: int) -> None:
+    """Two towers of two hosts: a holder sends a quarter of its vectors to each rank of its tower, over its port and its
+    card; each of four ranks then sends a quarter of them, for the other tower's samples, over the tower's cards."""
+    model = model_of(cluster(4, cards=cards), towers={"count": 2})
+    (kind,), found, ranks = model.kinds, loads(model, TABLE_WISE), 4
+    whole, port = BATCH * DIM * 4, model.port_bytes_per_s("output_intra_host", 0)
+    assert found["output_intra_host", LINK_OUT][0] == pytest.approx(whole / ranks * (RANKS - 1) / port)
+    for way in ("out", "in"):
+        nic = found["output_intra_host", Resource("nic", way)][0]  # type: ignore[arg-type]
+        assert nic == pytest.approx(whole / ranks * (ranks - RANKS) / kind.nic_in_tower)
+    transposed = 2 * whole / ranks / kind.hbm_bytes_per_s
+    per_card = whole / 2 / (2 * cards)
+    assert found["output_dist", RAILS_OUT][0] == pytest.approx(per_card / kind.nic_peers + transposed)
+    assert found["gradient_dist", RAILS_IN][0] == pytest.approx((per_card / kind.nic_peers + transposed) / 2)
+    flat = loads(model_of(cluster(4, cards=cards), "flat"), TABLE_WISE)
+    permuted = 2 * whole / kind.hbm_bytes_per_s
+    assert found["lookup_forward", DEVICE][0] - flat["lookup_forward", DEVICE][0] == pytest.approx(permuted)
+
+
+def test_sums_of_a_node_go_on_to_the_other_hosts_of_its_tower() -> None:
+    """Reduced in the node; of its half of the sums each rank keeps a half for its node's peers, which have it, and
+    sends the rest to the ranks of the other host; both hosts' cards send what peers get."""
+    model = model_of(cluster(4), towers={"count": 2})
+    (kind,), found = model.kinds, loads(model, TABLE_ROW_WISE)
+    whole = BATCH * DIM * 4 * kind.sums_slowdown
+    rate = model.port_bytes_per_s("output_intra_host", 0)
+    assert found["output_intra_host", LINK_OUT][0] == pytest.approx(whole / 2 / rate)
+    assert found["output_intra_host", Resource("nic", "out")][0] == pytest.approx(whole / 2 / 2 / kind.nic_in_tower)
+    # a sum is held by the two ranks of a node, and sent by the four cards of their tower
+    assert 2 * found["output_dist", RAILS_OUT][0] == pytest.approx(whole / 2 / 4 / kind.nic_peers)
+
+
+def test_rates_in_a_tower_are_those_of_as_many_peers() -> None:
+    """Of 32 hosts in towers of 4: six ranks beyond the host in an exchange inside, seven towers beside, as in a cluster
+    that has no more; and as many towers as hosts change nothing."""
+    (kind,), (small,) = model_of(cluster(32), towers={"count": 8}).kinds, model_of(cluster(4)).kinds
+    assert (kind.nic_in_tower, kind.tower_hops_s) == (small.nic_all_to_all, small.exchange_hops_s)
+    assert kind.in_tower.all_reduce_bytes_per_s == small.nic_all_reduce
+    (eight,) = model_of(cluster(8)).kinds
+    assert (kind.nic_peers, kind.peers_hops_s) == (eight.nic_peers, eight.peers_hops_s)
+    usual, named = model_of(cluster()), model_of(cluster(), towers={"count": HOSTS})
+    for sharding in (TABLE_WISE, TABLE_ROW_WISE, ROW_WISE):
+        assert loads(usual, sharding) == loads(named, sharding)
+    assert usual.constants.tolist() == named.constants.tolist()
+
+
+@pytest.mark.parametrize(
+    ("hosts", "count", "below", "words"),
+    [
+        (4, 3, 0, "has 4 scale-up domains, no multiple of 3; give a count of towers that divides 4"),
+        (8, 2, 2, "towers of 4 nodes cut the 2 under an oversubscribed leaf unevenly; give flat"),
+        (12, 4, 4, "towers of 3 nodes cut the 4 under an oversubscribed leaf unevenly; give flat"),
+    ],
+)
+def test_uneven_towers_are_refused_by_name(hosts: int, count: int, below: int, words: str) -> None:
+    """Hosts that towers do not divide; switches that towers cut, where these are oversubscribed. Two groups of nodes
+    may not be in one tower."""
+    document = cluster(hosts).model_dump(mode="json", exclude_unset=True)
+    if below:
+        document["network"]["levels"] = [{"name": "leaf", "nodes": below, "oversubscription": 2.0}]
+    with pytest.raises(InputError, match=words):
+        model_of(Topology.model_validate(document), towers={"count": count})
+    mixed = topology(node_group("a", nodes=1, ranks=2), node_group("b", nodes=3, ranks=2, hbm_bytes_per_s=3e12))
+    with pytest.raises(InputError, match="1 nodes of a do not fill whole towers of 2 scale-up domains"):
+        model_of(mixed, towers={"count": 2})
 
 
 def test_a_domain_of_several_nodes_is_one_tower() -> None:

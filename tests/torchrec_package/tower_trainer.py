@@ -34,7 +34,7 @@ class Job:
     samples: int
     """Of each rank."""
     local: int
-    """Ranks of a host."""
+    """Ranks of a tower, which is called a host here."""
 
     def weights(self) -> list[Floats]:
         """Of all tables, the same on every rank."""

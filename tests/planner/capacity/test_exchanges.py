@@ -61,3 +61,14 @@ def test_the_answer_says_which_exchange_it_takes() -> None:
         )
         assert found.answer is not None
         assert any("exchange auto: flat" in note for note in found.notes) == is_told
+
+
+def test_sizes_are_those_that_towers_divide() -> None:
+    """Two towers are on an even number of hosts; no other is judged."""
+    tables = [{"rows": 50_000, "dim": 64}] * 4
+    trained = workload(tables, global_batch=65_536, towers={"count": 2, "module": "linear", "compression": 2})
+    at = topology(node_group("a", nodes=2, ranks=2))
+    (sizing,) = size(at, trained, policy=Policy(exchange="sptt"), max_nodes=5, each_tier=False)
+    assert sizing.answer is not None
+    assert sizing.answer.nodes % 2 == 0
+    assert {candidate.nodes for candidate in sizing.candidates} <= {2, 4}

@@ -62,11 +62,25 @@ def through_towers() -> Simulation:
     return sixteen(exchange="sptt")
 
 
+def through_towers_of_groups() -> Simulation:
+    """In two groups, each through towers of its own ranks."""
+    return sixteen(tables=[], replicas={"factor": 2, "layout": "intra"}, exchange="sptt")
+
+
+def through_towers_of_two_nodes() -> Simulation:
+    """Two towers of two nodes."""
+    tables = [{"rows": 50_000, "dim": 64}] * 8
+    work = workload(tables, global_batch=65_536, dense=simulations.DENSE, towers={"count": 2})
+    cluster, policy = load_topology("dgx-a100-80", nodes=4), Policy(exchange="sptt")
+    return simulate_plan(plan(cluster, work, policy=policy, effort=0, simulate=False))
+
+
 MAKERS: dict[str, Callable[[], Simulation]] = {
     **simulations.CASES,
     **{each.__name__: each for each in (sixteen, in_groups, through_towers)},
+    **{each.__name__: each for each in (through_towers_of_groups, through_towers_of_two_nodes)},
 }
-SLOW = ("varied", "prefetched", "waiting_for_data")
+SLOW = ("varied", "prefetched", "waiting_for_data", "through_towers_of_groups", "through_towers_of_two_nodes")
 played = cache(lambda name: MAKERS[name]())
 
 

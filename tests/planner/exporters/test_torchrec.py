@@ -163,6 +163,18 @@ def test_what_cpu_kernels_crash_on_is_refused_there_only():
     assert "'sequence' on CPU: it is data_parallel and not pooled" in str(error.value)
 
 
+def test_cut_copies_are_refused_on_cpu_only():
+    """TorchRec averages them on CUDA streams."""
+    choices = {"factor": 2, "layout": "intra", "strategy": "fully_sharded"}
+    table = {"name": "t", "rows": 90, "dim": 16, "pooling_factor": 1}
+    workload = Workload.model_validate({"name": "w", "global_batch": 64, "tables": [table]})
+    policy = Policy.model_validate({"runtime": "torchrec", "replicas": choices})
+    held = plan(load_topology("dgx-a100-80", nodes=1), workload, policy=policy, effort=0, simulate=False)
+    assert torchrec_plan(held)["dmp_collection"]["sharding_strategy"] == "FULLY_SHARDED"
+    with pytest.raises(InputError, match=r"replicas.strategy: torchrec cuts copies \(FULLY_SHARDED\) on GPUs alone"):
+        torchrec_plan(held, compute_device="cpu")
+
+
 def test_a_precision_cache_goes_out_or_is_refused():
     """Of a cached table it is the cache's precision; beside a table in HBM TorchRec has none, so that none is planned
     for it and another plan's is refused."""

@@ -176,6 +176,48 @@ def test_no_other_is_beside_where_options_differ(chosen: dict[str, Plan]) -> Non
     assert any("covers sptt alone" in field.why for field in unchecked(alone))
 
 
+GROUPED = topology(node_group("a", nodes=16, ranks=4, nic_bytes_per_s=5e9))
+
+
+def in_groups(**replicas: object) -> Plan:
+    """Under either exchange."""
+    trained = workload(TABLES[:2], global_batch=BATCH["many"], overhead="100us", pipeline="none")
+    choices = {"sync_every": 10, **replicas}
+    policy = Policy(exchange="auto", replicas=choices, shardings=("table_wise", "column_wise"))  # type: ignore[arg-type]
+    return plan(GROUPED, trained, policy=policy, effort=0, gap=0.05)
+
+
+@pytest.mark.parametrize("layout", ["intra", "inter"])
+def test_groups_of_ranks_have_either_exchange(layout: str) -> None:
+    """`auto` takes the shorter step in groups, too; what is chosen verifies, is played on all ranks within 3 %, and
+    says why."""
+    chosen = in_groups(factor=2, layout=layout)
+    assert (chosen.provenance.exchange, chosen.replicas and chosen.replicas.factor) == ("sptt", 2)
+    assert chosen.other_exchange is not None
+    assert chosen.other_exchange.step_s > _step_s(chosen)
+    assert violations(json.loads(chosen.to_json())) == []
+    assert chosen.simulated is not None
+    assert chosen.simulated.step_s == pytest.approx(_step_s(chosen), rel=0.03)
+    reasons = Explainer(chosen).plan().exchange
+    assert reasons is not None
+    assert reasons.own is not None
+    assert reasons.own.peers == (15 if layout == "intra" else 7)
+
+
+def test_a_choice_of_groups_is_bounded_under_both_exchanges() -> None:
+    """The bound by which one world is out is no higher than that of its shorter exchange."""
+    found = in_groups(factor=[1, 2], layout="inter")
+    assert verify(found) == []
+    assert found.replicas is not None
+    assert found.replicas.factor == 2
+    (world,) = found.replicas.others
+    alone = in_groups(factor=1)
+    assert alone.objective is not None
+    assert world.rejected == "bound"
+    assert world.lower_bound_s is not None
+    assert _step_s(found) < world.lower_bound_s <= alone.objective.lower_bound_s * (1 + 1e-9)
+
+
 def test_runtimes_exchange_flat() -> None:
     """SPTT is refused by name beside one, `auto` means flat, and what is planned through towers is not exported."""
     for runtime in ("torchrec", "hugectr"):

@@ -88,14 +88,15 @@ def test_modules_shorten_the_exchange_among_peers(found: Plan) -> None:
     ("towers", "policy", "given", "words"),
     [
         (MODULES, Policy(), {}, "plan with --exchange sptt"),
-        (MODULES | {"count": 2}, Policy(exchange="sptt"), {}, "give count: 3"),
-        ({"count": 2}, Policy(), {}, "give count: 3"),
+        (MODULES | {"count": 2}, Policy(exchange="sptt"), {}, "give a count of towers that divides 3"),
+        ({"count": 2}, Policy(), {}, "3 scale-up domains, no multiple of 2"),
+        (MODULES, Policy(exchange="sptt", replicas={"factor": 2}), {}, "gradients of modules over groups of ranks"),
         (MODULES, Policy(), {"cost_model": "torchrec"}, "knows no modules"),
         (MODULES, Policy(runtime="torchrec", exchange="auto"), {}, "plan with --exchange sptt"),
     ],
 )
 def test_what_cannot_be_is_refused(towers: dict[str, Any], policy: Policy, given: dict[str, Any], words: str) -> None:
-    """Modules and the flat exchange, another number of hosts, ratings, runtimes."""
+    """Modules and the flat exchange, towers of unequal hosts, groups of ranks, ratings, runtimes."""
     groupless = {key: value for key, value in towers.items() if key != "group"}
     with pytest.raises(InputError, match=words):
         planned(groupless, policy, simulate=False, **given)
@@ -109,11 +110,14 @@ def test_memory_has_the_modules(found: Plan) -> None:
     assert of_plan(found)
 
 
-def test_nothing_fits_has_remedies_without_more_hosts() -> None:
-    """More hosts are another model: they are no remedy."""
+def test_nothing_fits_has_remedies_that_keep_the_towers() -> None:
+    """More hosts are one where each tower gets as many more."""
     small = topology(node_group("a", nodes=HOSTS, ranks=RANKS, hbm_bytes=2e7))
     trained = workload(TABLES, dense=DENSE, global_batch=16_384, towers=MODULES)
     none = plan(small, trained, policy=Policy(exchange="sptt"), tiers=["hbm"], effort=0, simulate=False)
     assert none.status == "infeasible"
     assert none.infeasibility is not None
-    assert all("--nodes" not in (remedy.flags or "") for remedy in none.infeasibility.remedies)
+    flags = [remedy.flags or "" for remedy in none.infeasibility.remedies]
+    (more,) = (int(each.removeprefix("--nodes ")) for each in flags if each.startswith("--nodes"))
+    assert more > HOSTS
+    assert more % HOSTS == 0
