@@ -153,3 +153,10 @@ def test_what_does_not_go_with_rules_is_refused(replicas: dict[str, Any], more: 
     """By name, with the tables or numbers that it is about."""
     with pytest.raises(InputError, match=message):
         planned({"factor": 1, "rules": RULES} | replicas, more)
+
+
+def test_rules_exchange_flat() -> None:
+    """Towers beside rules are refused with both keys."""
+    for exchange in ("sptt", "auto"):
+        with pytest.raises(ValueError, match=f"copies by rules exchange flat, not by {exchange}"):
+            Policy.model_validate({"exchange": exchange, "replicas": {"factor": 1, "rules": RULES}})
