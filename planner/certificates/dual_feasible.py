@@ -92,10 +92,13 @@ def transformed(family: str, parameter: float, shares: Floats) -> Floats:
 def stage_rooms(problem: Problem, threshold_s: float, least: Floats) -> Floats:
     """[S] seconds that each stage of a plan faster than the threshold lasts at most, its constant aside.
 
-    Every plan takes `least` [S] seconds in the stages.
+    Every plan takes `least` [S] seconds in the stages, and no more than the problem's limits on them.
     """
     others = least.sum() - least
-    return np.asarray(threshold_s * (1 + ROUNDING) - problem.stage_constants.sum() - others * (1 - ROUNDING))
+    rooms = threshold_s * (1 + ROUNDING) - problem.stage_constants.sum() - others * (1 - ROUNDING)
+    if problem.stage_limits is not None:
+        rooms = np.minimum(rooms, problem.stage_limits.roofs * (1 + ROUNDING))
+    return np.asarray(rooms)
 
 
 def shares_of(problem: Problem, kind: int, column: int, rooms: Floats, seconds: Floats) -> Floats:

@@ -50,6 +50,22 @@ class Bound:
     """Branch nodes that prove more than the multipliers do."""
     exhaustive_search_s: float | None = None
     """Every plan faster than this was tried: there is none."""
+    cases: "StageCases | None" = None
+    """Two cases that prove more than the multipliers do."""
+
+
+@dataclass(frozen=True)
+class StageCases:
+    """The bounds of plans whose stage is shorter than a time, and of all others: the lesser of the two holds for all.
+
+    Infinite where no plan is of a case.
+    """
+
+    stage: int
+    seconds: float
+    """That divides them, the stage's constant aside."""
+    below: Bound
+    above: Bound
 
 
 @dataclass(frozen=True)

@@ -136,9 +136,28 @@ class Proof(Record):
     """Where few tables decide, more is proven by branching: the least of the leaves' bounds holds."""
     exhaustive_search_s: Annotated[float | None, Field(exclude_if=lambda value: value is None)] = None
     """An exhaustive search of a small problem found no plan faster than this. Whoever checks it searches again."""
+    cases: Annotated["ProofCases | None", Field(exclude_if=lambda value: value is None)] = None
+    """Where a stage's time decides, two cases that prove more: the lesser of their bounds holds."""
     protocols: dict[str, int] = Field(default_factory=dict, exclude_if=lambda value: not value)
     """Of each stage whose collective has several, the protocol at which costs are proven: 0 has the least latency, the
     next one more and a higher rate, and so on."""
     at_other_protocols: Annotated[tuple["Proof", ...], Field(exclude_if=lambda value: not value)] = ()
     """Proofs at other protocols. Where there is none, the weights and multipliers above prove enough there, too; the
     bound is the least over all protocols."""
+
+
+class ProofCases(Record):
+    """What is proven of the plans whose stage is shorter than a time, and of all others.
+
+    In the first case no block is used that alone makes the stage so long, and what fits into it shares so much; in the
+    second the stage lasts as long as that, whatever is placed.
+    """
+
+    stage: str
+    seconds: float
+    """Without what of the stage no placement changes."""
+    below: Proof
+    above: Proof
+
+
+Proof.model_rebuild()

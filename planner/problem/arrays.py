@@ -24,6 +24,7 @@ from planner.problem.numbers import Bools, Floats, Ints
 from planner.problem.regions import CapacityRegions, TableGroup, capacity_regions_of
 from planner.problem.row_shares import RowShares
 from planner.problem.sites import Reach, Sites
+from planner.problem.stage_limits import StageLimits
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,9 @@ class Problem:
     no option has world-wide blocks."""
     anti_affinity_groups: tuple[TableGroup, ...]
     """Tables of which no two may share a zone. No option of the tables has world-wide blocks."""
+    stage_limits: StageLimits | None = None
+    """Where only plans are asked for whose stages keep to limits, for the bound of one case among several; a placement
+    that does not keep to them is none of the problem."""
 
     def without_seconds(self) -> "Problem":
         """The same blocks and bytes with one stage that nothing loads: what fits, whatever it costs."""

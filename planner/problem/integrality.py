@@ -19,9 +19,11 @@ MOST_PARTS = 8
 def integrality_floors(problem: Problem) -> Floats:
     """[S] seconds, constants aside, that every plan takes in each stage; 0 where loads have no common amount.
 
-    Only clusters with one kind of rank have floors, by the columns that blocks of single ranks alone load.
+    Only clusters with one kind of rank have floors of their own, by the columns that blocks of single ranks alone load;
+    limits on stages are floors in any case.
     """
-    floors = np.zeros(len(problem.stage_constants))
+    limits = problem.stage_limits
+    floors = np.zeros(len(problem.stage_constants)) if limits is None else limits.floors.copy()
     if problem.kinds > 1:
         return floors
     wide = np.flatnonzero(~problem.is_on_rank)

@@ -64,6 +64,7 @@ class Deepening:
         self._exhaustive_search.below_best()
         if self._effort != 0:
             self._queue = self._passes.finalists(starts, self._start_portfolio.most_starts)
+        self._aim()
 
     def run_pass(self, number: int) -> None:
         """Run the local search's pass of that number, from 1: from one of the best starts, then from the best plan."""
@@ -96,6 +97,18 @@ class Deepening:
         bound = replace(incumbent.bound, seconds=min(incumbent.bound.seconds, step_s))
         status = "optimal" if step_s <= bound.seconds * (1 + OPTIMAL_GAP) else "feasible"
         return Outcome(status, placement, step_s, bound, None, ran_out_of_time=ran_out)
+
+    def _aim(self) -> None:
+        """Divide the plans into cases by the times of stages, where the bound is loose, and begin with a plan that aims
+        at the case with the least bound, if that is better than all others."""
+        before_s, case = self.incumbent.best_s, self.raiser.divide()
+        if case is None or case.relaxed is None:
+            return
+        portfolio = StartPortfolio(case.fluid, case.relaxed, self.incumbent)
+        starts = _distinct(sorted(portfolio.starts(), key=lambda start: start[1]))
+        if self._effort != 0:
+            better = [start for start in self._passes.finalists(starts, portfolio.most_starts) if start[1] < before_s]
+            self._queue[:0] = better[:1]
 
     def _starts(self) -> list[Start]:
         """Return placements to begin with: the first ones, and others, which aim at the bound that those have

@@ -7,10 +7,12 @@ block that alone takes longer, which tightens the relaxation.
 from dataclasses import replace
 
 from planner.certificates.multipliers import Bound
+from planner.problem.load_state import load_state
 from planner.solvers.bound.branching import BranchAndBound, StopRule
 from planner.solvers.bound.cutting_planes import FluidSolution, solve_relaxation
 from planner.solvers.bound.dual_feasible_cuts import strengthen
 from planner.solvers.bound.fluid import Fluid
+from planner.solvers.bound.stage_cases import WORTHWHILE, Case, StageCaseSearch
 from planner.solvers.bound.threshold import least_of_stages, tighten
 from planner.solvers.exhaustion import ExhaustiveSearch
 from planner.solvers.incumbent import Incumbent
@@ -23,7 +25,11 @@ EXCESS, LARGE_EXCESS = 1e-3, 0.05
 """Share of the step by which a table's largest block must outlast its stage in the relaxation to be held there as a
 whole; in problems of more block types only what shows at once, as each such table costs rounds."""
 LOOSE = 0.01
-"""Gap above which dual feasible functions are looked for: they gain a few tenths of a per cent."""
+"""Gap above which dual feasible functions and cases are looked for: they gain a few tenths of a per cent."""
+FEW_SHARDS = 3
+"""Tables for each rank up to which the plans are divided by the times of stages: blocks of more level out."""
+CASE_ATTEMPTS = 6
+"""Divisions and searches for functions of cases at most."""
 NODES_OF_A_PASS = 100
 """Branch nodes that branching may look at, for each pass of the local search: they take about as long."""
 FEWEST_NODES = 20
@@ -63,6 +69,7 @@ class BoundRaiser:
         self._limits = limits
         self._tightened_s: float | None = None
         self._is_strengthened = False
+        self._cases: StageCaseSearch | None = None
         self._branches: BranchAndBound | None = None
         self._branched: tuple[float, int, float] | None = None
 
@@ -82,6 +89,7 @@ class BoundRaiser:
         if not self._incumbent.is_done():
             self.tighten()
             self.strengthen()
+            self.divide()
             self._exhaustive_search.below_best()
             self.branch(passes)
             self._exhaustive_search.below_best()
@@ -104,6 +112,24 @@ class BoundRaiser:
         self._is_strengthened = True
         incumbent.raise_to(strengthen(self._fluid, incumbent.bound, incumbent.best_s, incumbent.clock.is_over))
 
+    def divide(self) -> Case | None:
+        """Raise the bound by cases of how long stages last, where it is loose, the problem not too large and ranks
+        hold few tables; once. Return the case with the least bound, at which plans may aim; None where cases prove no
+        more."""
+        problem, incumbent = self._fluid.problem, self._incumbent
+        if self._cases is not None or incumbent.best is None or not self._is_small or incumbent.is_done():
+            return None
+        if problem.tables > FEW_SHARDS * problem.world or incumbent.is_within(LOOSE):
+            return None
+        if incumbent.bound.seconds >= self._limits.useful_bound_s:
+            return None
+        before_s = incumbent.bound.seconds
+        self._cases = StageCaseSearch(self._fluid, self._relaxed, incumbent.bound)
+        stage_seconds = load_state(problem, incumbent.best[0]).stage_seconds() - problem.stage_constants
+        self._cases.run(incumbent.best_s, stage_seconds, CASE_ATTEMPTS, incumbent.clock.is_over)
+        incumbent.raise_to(self._cases.whole.proven())
+        return self._cases.weakest() if incumbent.bound.seconds > before_s * (1 + WORTHWHILE) else None
+
     def branch(self, passes: int) -> None:
         """Raise the bound by branching, where the problem is small enough; that may find a better plan, too."""
         problem, incumbent, limits = self._fluid.problem, self._incumbent, self._limits
@@ -124,6 +150,11 @@ class BoundRaiser:
         self._branched = incumbent.best_s, nodes, patience
         incumbent.raise_to(
             replace(
-                incumbent.bound, seconds=branching.bound_s, packing=None, tree=branching.tree, exhaustive_search_s=None
+                incumbent.bound,
+                seconds=branching.bound_s,
+                packing=None,
+                tree=branching.tree,
+                exhaustive_search_s=None,
+                cases=None,
             )
         )

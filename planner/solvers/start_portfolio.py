@@ -24,6 +24,9 @@ GOOD_START = 0.2
 """Gap below which no start with less memory is tried."""
 HEADROOMS = (1.0, 0.998, 0.995, 0.98, 0.96, 0.92, 0.85, 0.75)
 """Shares of the memory that the choice of options may use; less leaves room for placing whole blocks."""
+PATIENCE = 3
+"""Attempts at one headroom, none of which fits, after which less memory is tried: where whole blocks do not fit into
+so much of it, other caps seldom help."""
 FULL = 0.5
 """Share of a memory tier that tables take, above which it is filled evenly: the last ones must find room."""
 
@@ -58,10 +61,19 @@ class StartPortfolio:
         Where memory is scarce, less of it makes better starts for a while: it goes on as long as that is so. Where it
         is not, less of it is tried once more, and only if no start is good.
         """
+        return self._descending(min(PATIENCE, self.most_starts)) or self._descending(None)
+
+    def _descending(self, patience: int | None) -> list[Start]:
+        """Return the starts with ever less memory; after so many attempts without any, with less at once.
+
+        The caps that allow most blocks come first where nothing fits with more memory: the relaxation takes few large
+        ones then, and room for these is what less memory leaves.
+        """
         starts: list[Start] = []
-        left, before = self.most_starts, np.inf
+        left, before, allowed = self.most_starts, np.inf, self.allowed
         for headroom in HEADROOMS:
-            starts_here, left = self._at_headroom(headroom, self.allowed, left, must_find=not starts)
+            most = None if starts else patience
+            starts_here, left = self._at_headroom(headroom, allowed, left, must_find=not starts, patience=most)
             starts += starts_here
             best = min((step_s for _, step_s in starts_here), default=np.inf)
             if self._incumbent.is_done() or (starts and not left):
@@ -70,6 +82,7 @@ class StartPortfolio:
             if starts and ((is_good and not self.is_scarce) or (is_stalled and (is_good or not self.is_scarce))):
                 break
             before = best
+            allowed = self.allowed if starts else _widest_first(self.allowed)
         return starts
 
     def _at_headroom(
@@ -79,19 +92,20 @@ class StartPortfolio:
         left: int,
         *,
         must_find: bool,
+        patience: int | None = None,
         is_thorough: bool = False,
     ) -> tuple[list[Start], int]:
         """Return the starts at one headroom, and how many of `left` attempts are left then.
 
         The blocks `allowed` come with their caps on shares of a pool: smaller ones are tried as long as they help.
-        Where there `must_find` be a start, attempts go on until there is; what they choose is repaired thoroughly where
-        that is asked.
+        Where there `must_find` be a start, attempts go on until there is, or for as many as `patience` says; what they
+        choose is repaired thoroughly where that is asked.
         """
         starts: list[Start] = []
         best_of: dict[PoolCaps, float] = {}
         started: dict[bytes, Start | None] = {}
-        for of_pool, usable in allowed:
-            if not left and (starts or not must_find):
+        for number, (of_pool, usable) in enumerate(allowed):
+            if (not left and (starts or not must_find)) or (not starts and number == patience):
                 break
             if of_pool not in best_of and len(best_of) > 1 and _is_worse(list(best_of.values())):
                 break
@@ -109,6 +123,12 @@ class StartPortfolio:
             if self._incumbent.is_done():
                 break
         return starts, left
+
+
+def _widest_first(allowed: list[tuple[PoolCaps, Bools]]) -> list[tuple[PoolCaps, Bools]]:
+    """Return the caps with those that allow most blocks before all others."""
+    widest = max(range(len(allowed)), key=lambda number: int(allowed[number][1].sum()))
+    return [allowed[widest], *allowed[:widest], *allowed[widest + 1 :]]
 
 
 def _is_worse(best: list[float]) -> bool:

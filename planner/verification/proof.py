@@ -26,12 +26,13 @@ from planner.certificates.lagrangian import (
     least_stage_s,
     least_step_of_block_s,
 )
-from planner.certificates.multipliers import Bound, Multipliers, PackingProof, ProtocolBound
+from planner.certificates.multipliers import Bound, Multipliers, PackingProof, ProtocolBound, StageCases
 from planner.certificates.tilings import option_tilings
 from planner.document.certificates import (
     FunctionMultiplier,
     MemoryMultiplier,
     Proof,
+    ProofCases,
     ProofPacking,
     ResourceWeight,
     TableWeight,
@@ -40,7 +41,11 @@ from planner.problem.arrays import Problem
 from planner.problem.integrality import integrality_floors
 from planner.problem.numbers import Bools, Floats
 from planner.problem.rounding import ROUNDING
+from planner.problem.stage_limits import divided
 from planner.verification.proof_nodes import read_tree, written_tree
+
+MOST_CASES = 50
+"""Cases within cases that a proof may have."""
 
 
 def write_proof(model: CostModel, problem: Problem, bound: Bound, elsewhere: Sequence[ProtocolBound] = ()) -> Proof:
@@ -61,6 +66,7 @@ def write_proof(model: CostModel, problem: Problem, bound: Bound, elsewhere: Seq
         packing=None if bound.packing is None else _written_packing(model, problem, bound.packing),
         branching=branching,
         exhaustive_search_s=bound.exhaustive_search_s,
+        cases=None if bound.cases is None else _written_cases(model, problem, bound.cases),
         protocols=_written_protocols(model),
         at_other_protocols=tuple(write_proof(model.at_protocols(at.protocols), problem, at.bound) for at in others),
     )
@@ -78,6 +84,15 @@ def _written_protocols(model: CostModel) -> dict[str, int]:
     if len(model.all_protocols) == 1:
         return {}
     return dict(zip(model.protocol_stages, model.protocols, strict=True))
+
+
+def _written_cases(model: CostModel, problem: Problem, cases: StageCases) -> ProofCases:
+    """What is proven of two cases, in the document's words."""
+    below, above = (
+        write_proof(model, part, bound).model_copy(update={"protocols": {}})
+        for part, bound in zip(divided(problem, cases.stage, cases.seconds), (cases.below, cases.above), strict=True)
+    )
+    return ProofCases(stage=model.stages[cases.stage], seconds=cases.seconds, below=below, above=above)
 
 
 def _written_packing(model: CostModel, problem: Problem, packing: PackingProof) -> ProofPacking:
@@ -214,7 +229,30 @@ def recomputed_bound_s(proof: Proof, model: CostModel, problem: Problem) -> floa
         simple = max(simple, tree_bound_s(problem, tree, least_stage_s(problem, multipliers)))
     if proof.exhaustive_search_s is not None:
         simple = max(simple, proven_s(proof.exhaustive_search_s))
+    if proof.cases is not None:
+        simple = max(simple, min(recomputed_bound_s(each, model, part) for each, part in _cases(proof, model, problem)))
     return simple
+
+
+def _cases(proof: Proof, model: CostModel, problem: Problem) -> Iterator[tuple[Proof, Problem]]:
+    """The proofs of the cases of one that has some without faults, each with the problem of its plans."""
+    if proof.cases is not None:
+        of_stage = divided(problem, model.stages.index(proof.cases.stage), proof.cases.seconds)
+        yield from zip((proof.cases.below, proof.cases.above), of_stage, strict=True)
+
+
+def faults_of_cases(proof: Proof, model: CostModel, problem: Problem, depth: int = 0) -> Iterator[str]:
+    """What keeps the cases, if there are any, from being a proof."""
+    if proof.cases is None:
+        return
+    if proof.cases.stage not in model.stages or not 0 < proof.cases.seconds < np.inf or depth >= MOST_CASES:
+        yield f"cases of {proof.cases.stage} at {proof.cases.seconds!r} s: of no such stage or time, or too many"
+        return
+    for each, part in _cases(proof, model, problem):
+        if each.branching or each.protocols or each.at_other_protocols or each.exhaustive_search_s is not None:
+            yield f"a case of {proof.cases.stage}: is proven by what proves nothing of a case"
+        faults = [*faults_of(each, model, part), *faults_of_packing(each, model, part)]
+        yield from faults or faults_of_cases(each, model, part, depth + 1)
 
 
 def _packed_s(packing: ProofPacking, least: Multipliers, model: CostModel, problem: Problem) -> float:

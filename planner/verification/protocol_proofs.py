@@ -13,6 +13,7 @@ from planner.formulation.formulation import Formulation
 from planner.verification.proof import (
     faults_of,
     faults_of_branching,
+    faults_of_cases,
     faults_of_exhaustive_search,
     faults_of_packing,
     multipliers_bound_s,
@@ -51,6 +52,7 @@ def _faults_of(proof: Proof, at: Formulation) -> Iterator[str]:
     if faults:
         yield from faults
         return
+    yield from faults_of_cases(proof, at.model, at.problem)
     yield from faults_of_branching(proof, at.model, at.problem)
     yield from faults_of_exhaustive_search(proof, at.model, at.problem)
 

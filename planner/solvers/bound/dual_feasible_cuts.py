@@ -80,9 +80,7 @@ class _Relaxation:
         self._fluid, self._threshold_s, problem = fluid, threshold_s, fluid.problem
         self._problem = problem
         self._usable = step_of_block(fluid, multipliers) < threshold_s
-        self._rooms = (
-            stage_rooms(problem, threshold_s, least_of_stages(fluid, multipliers)) + COARSE_ROUNDING * threshold_s
-        )
+        self._rooms = stage_rooms(problem, threshold_s * (1 + COARSE_ROUNDING), least_of_stages(fluid, multipliers))
         self._widths = option_tilings(problem)
         self.keys: list[tuple[int, int, str, float]] = []
         self._shares: list[tuple[Floats, Floats]] = []
