@@ -52,7 +52,10 @@ def place(
         members[table] = problem.blocks_of_choice(choice)
         colocated[table] = problem.option_colocated[problem.block_option[choice]]
     spares = (spare, None) if spare is not None and spare.any() else (None,)
-    for heavy, kept_free in itertools.product((_HEAVY, np.inf), spares):
+    stored = problem.extremes.pool_demand.min(axis=0).max(axis=1)
+    single = np.array([block for blocks in members for block in blocks if problem.is_on_rank[block]], dtype=np.int64)
+    firsts = (_HEAVY, np.inf) if (stored[single] > _HEAVY).any() else (np.inf,)
+    for heavy, kept_free in itertools.product(firsts, spares):
         partial = PartialPlacement(problem, preplaced, kept_free)
         potential = Potential(partial, stage_seconds, tiers, random)
         placement = _Greedy(partial, potential, members, colocated, random).run(heavy)

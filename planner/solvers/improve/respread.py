@@ -90,10 +90,15 @@ def respreading(index: ExchangeIndex, items: Items, state: LoadState, options_ov
     return None
 
 
-def _spared_s(problem: Problem, steps: list[tuple[int, float, float]]) -> float:
-    """Return the seconds from the means to the steps above them, but for the room that is left."""
-    ranks = int(problem.reach.sum())
-    return sum(height_s * (1 - ROOM) - above_s / ranks for _, above_s, height_s in steps)
+def _spared_s(index: ExchangeIndex, steps: list[tuple[int, float, float]]) -> float:
+    """Return the seconds from the means to the steps of one unit above them, which exchanges reach where the means
+    leave some room, but for the room that is left below the steps themselves."""
+    ranks, spared_s = int(index.problem.reach.sum()), 0.0
+    for column, above_s, height_s in steps:
+        unit_s, mean_s = float(index.amount[column]), above_s / ranks
+        reached_s = float(np.ceil(mean_s / unit_s + ROOM)) * unit_s
+        spared_s += min(reached_s, height_s) - ROOM * height_s - mean_s
+    return spared_s
 
 
 def _brought_back(
@@ -116,6 +121,8 @@ def _brought_back(
     table = of_family[family]
     columns = np.array([column for column, _, _ in steps])
     room = np.array([height_s * (1 - ROOM) * problem.reach.sum() - above_s for _, above_s, height_s in steps])
+    if (room <= 0).any():
+        return None
     on = index.load[0, block]
     share = (on[:, columns] / room).max(axis=1)
     growth = -index.spread_growth(np.zeros(len(block), dtype=np.int64), block, number)
@@ -143,10 +150,12 @@ def _brought_back(
         taken.append(at)
         ranks.append(rank)
     longer_s = float(index.growth_of_step(growth[taken].sum(axis=0)[None], mean, none)[0])
-    gain_s = _spared_s(problem, steps) - longer_s
+    gain_s = _spared_s(index, steps) - longer_s
+    if not taken or gain_s <= 0:
+        return None
     nothing = np.zeros(0, dtype=np.int64)
     placed = Items(family[taken], index.whole[family[taken]], np.array(ranks, dtype=np.int64))
-    return Respreading(gain_s, nothing, nothing, index.world_options[0][number[taken]], placed) if taken else None
+    return Respreading(gain_s, nothing, nothing, index.world_options[0][number[taken]], placed)
 
 
 class _SpreadCandidates:
@@ -188,8 +197,8 @@ class _SpreadCandidates:
                     mean += self._growth[at]
                     size += self._size[self._option[at]] * self._index.sharing
         longer_s = float(self._of_step((mean - self._mean)[None], self._mean)[0])
-        gain_s = _spared_s(problem, steps) - longer_s
-        if gained < 1 or gain_s < 0 or (size > state.free.min(axis=1)).any():
+        gain_s = _spared_s(self._index, steps) - longer_s
+        if gained < 1 or gain_s <= 0 or (size > state.free.min(axis=1)).any():
             return None
         nothing = np.zeros(0, dtype=np.int64)
         options = self._index.world_options[0][self._option[taken]]
