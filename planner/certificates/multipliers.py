@@ -50,7 +50,7 @@ class Bound:
     """Branch nodes that prove more than the multipliers do."""
     exhaustive_search_s: float | None = None
     """Every plan faster than this was tried: there is none."""
-    cases: "StageCases | None" = None
+    stage_cases: "StageCases | None" = None
     """Two cases that prove more than the multipliers do."""
 
 

@@ -136,7 +136,7 @@ class Proof(Record):
     """Where few tables decide, more is proven by branching: the least of the leaves' bounds holds."""
     exhaustive_search_s: Annotated[float | None, Field(exclude_if=lambda value: value is None)] = None
     """An exhaustive search of a small problem found no plan faster than this. Whoever checks it searches again."""
-    cases: Annotated["ProofCases | None", Field(exclude_if=lambda value: value is None)] = None
+    stage_cases: Annotated["ProofCases | None", Field(exclude_if=lambda value: value is None)] = None
     """Where a stage's time decides, two cases that prove more: the lesser of their bounds holds."""
     protocols: dict[str, int] = Field(default_factory=dict, exclude_if=lambda value: not value)
     """Of each stage whose collective has several, the protocol at which costs are proven: 0 has the least latency, the

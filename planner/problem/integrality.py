@@ -12,6 +12,8 @@ from planner.problem.rounding import ROUNDING
 
 NEAR = 1e-6
 """Distance from a whole number within which a ratio of loads counts as whole."""
+MOST_TIMES = 2.0**40
+"""Times the amount that a load may be: the doubles of far larger ones are all whole, whatever they stand for."""
 MOST_PARTS = 8
 """The amount is the smallest load, or that over a number up to this."""
 
@@ -55,7 +57,7 @@ def _multiples(load: Floats) -> tuple[Ints | None, float]:
     for parts in range(1, MOST_PARTS + 1):
         amount = positive.min() / parts
         times = np.round(positive / amount)
-        if (np.abs(positive / amount - times) <= NEAR).all():
+        if times.max() < MOST_TIMES and (np.abs(positive / amount - times) <= NEAR).all():
             times_of_block = np.zeros(len(load), dtype=np.int64)
             times_of_block[load > 0] = times
             return times_of_block, float((positive / times).min())

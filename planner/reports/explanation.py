@@ -75,7 +75,7 @@ def render_plan(
     if reasons.memory:
         table.add_row("memory", "", amount(reasons.memory_bound_s or 0.0, model), "", "price of scarce memory")
     if reasons.branching_bound_s:
-        table.add_row("branching", "", amount(reasons.branching_bound_s, model), "", "whole blocks on single ranks")
+        table.add_row("branching", "", amount(reasons.branching_bound_s, model), "", "whole blocks, times of stages")
     if reasons.other_protocols_s:
         less = amount(-reasons.other_protocols_s, model)
         table.add_row(*_elsewhere(plan, less))

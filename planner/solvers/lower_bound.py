@@ -155,6 +155,6 @@ class BoundRaiser:
                 packing=None,
                 tree=branching.tree,
                 exhaustive_search_s=None,
-                cases=None,
+                stage_cases=None,
             )
         )

@@ -66,7 +66,7 @@ def write_proof(model: CostModel, problem: Problem, bound: Bound, elsewhere: Seq
         packing=None if bound.packing is None else _written_packing(model, problem, bound.packing),
         branching=branching,
         exhaustive_search_s=bound.exhaustive_search_s,
-        cases=None if bound.cases is None else _written_cases(model, problem, bound.cases),
+        stage_cases=None if bound.stage_cases is None else _written_cases(model, problem, bound.stage_cases),
         protocols=_written_protocols(model),
         at_other_protocols=tuple(write_proof(model.at_protocols(at.protocols), problem, at.bound) for at in others),
     )
@@ -229,28 +229,29 @@ def recomputed_bound_s(proof: Proof, model: CostModel, problem: Problem) -> floa
         simple = max(simple, tree_bound_s(problem, tree, least_stage_s(problem, multipliers)))
     if proof.exhaustive_search_s is not None:
         simple = max(simple, proven_s(proof.exhaustive_search_s))
-    if proof.cases is not None:
+    if proof.stage_cases is not None:
         simple = max(simple, min(recomputed_bound_s(each, model, part) for each, part in _cases(proof, model, problem)))
     return simple
 
 
 def _cases(proof: Proof, model: CostModel, problem: Problem) -> Iterator[tuple[Proof, Problem]]:
     """The proofs of the cases of one that has some without faults, each with the problem of its plans."""
-    if proof.cases is not None:
-        of_stage = divided(problem, model.stages.index(proof.cases.stage), proof.cases.seconds)
-        yield from zip((proof.cases.below, proof.cases.above), of_stage, strict=True)
+    if proof.stage_cases is not None:
+        of_stage = divided(problem, model.stages.index(proof.stage_cases.stage), proof.stage_cases.seconds)
+        yield from zip((proof.stage_cases.below, proof.stage_cases.above), of_stage, strict=True)
 
 
 def faults_of_cases(proof: Proof, model: CostModel, problem: Problem, depth: int = 0) -> Iterator[str]:
     """What keeps the cases, if there are any, from being a proof."""
-    if proof.cases is None:
+    if proof.stage_cases is None:
         return
-    if proof.cases.stage not in model.stages or not 0 < proof.cases.seconds < np.inf or depth >= MOST_CASES:
-        yield f"cases of {proof.cases.stage} at {proof.cases.seconds!r} s: of no such stage or time, or too many"
+    if proof.stage_cases.stage not in model.stages or not 0 < proof.stage_cases.seconds < np.inf or depth >= MOST_CASES:
+        at = f"{proof.stage_cases.stage} at {proof.stage_cases.seconds!r} s"
+        yield f"cases of {at}: of no such stage or time, or too many"
         return
     for each, part in _cases(proof, model, problem):
         if each.branching or each.protocols or each.at_other_protocols or each.exhaustive_search_s is not None:
-            yield f"a case of {proof.cases.stage}: is proven by what proves nothing of a case"
+            yield f"a case of {proof.stage_cases.stage}: is proven by what proves nothing of a case"
         faults = [*faults_of(each, model, part), *faults_of_packing(each, model, part)]
         yield from faults or faults_of_cases(each, model, part, depth + 1)
 

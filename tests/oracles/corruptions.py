@@ -17,10 +17,16 @@ from typing import Any
 
 from cost_models.workload.models import Workload
 from planner import plan
+from planner.certificates.multipliers import Bound
 from planner.cli.verify import other_input
 from planner.document.plan import Plan, read_plan
 from planner.document.planned import planned_inputs
 from planner.formulation.policy import Policy
+from planner.formulation.question import Question, narrowed_policy
+from planner.solvers.bound.cutting_planes import solve_relaxation
+from planner.solvers.bound.fluid import Fluid
+from planner.solvers.bound.stage_cases import StageCaseSearch
+from planner.verification.proof import write_proof
 from planner.verification.unchecked import INPUTS, unchecked
 from planner.verification.verify import verify
 from tests.oracles.instances import node_group, topology, workload
@@ -100,7 +106,7 @@ def bases() -> list[Base]:
         "confined": plan(two, workload(like), policy=_confined()),
         "trial": plan(single, workload(packs, global_batch=64), tiers=["hbm"], shardings=["table_wise"]),
     }
-    return [*(Base(name, each.to_json()) for name, each in found.items()), *_followed()]
+    return [*(Base(name, each.to_json()) for name, each in found.items()), divided(), *_followed()]
 
 
 def _policy() -> Policy:
@@ -110,6 +116,30 @@ def _policy() -> Policy:
 
 def _confined() -> Policy:
     return Policy.model_validate({"tiers": ["hbm"], "tables": [{"match": "t[0-2]", "ranks": [0, 1]}]})
+
+
+def divided() -> Base:
+    """A plan whose bound is proven by cases of how long a stage lasts, and by nothing else."""
+    tables = [{"rows": 100_000 + i, "dim": 64, "pooling_factor": 20 + 3 * i} for i in range(3)]
+    inputs = topology(node_group("a", nodes=2, ranks=2, hbm_bytes=40e9)), workload(tables)
+    terms = {"cost_model": "torchrec", "tiers": ["hbm"], "shardings": ["table_wise", "column_wise"]}
+    found = plan(*inputs, effort=0, **terms)
+    asked = Question.asked(*inputs, narrowed_policy(None, terms["tiers"], terms["shardings"]), "torchrec")
+    formulation = asked.formulation()
+    problem, objective = formulation.problem, found.objective
+    fluid = Fluid(problem)
+    relaxed = solve_relaxation(fluid)
+    search = StageCaseSearch(fluid, relaxed, Bound(relaxed.bound_s, relaxed.multipliers, None))
+    assert objective is not None
+    search.run(2 * objective.step_s, 2 * relaxed.stage_seconds, 6)
+    bound = search.whole.proven()
+    assert bound.seconds > 1.2 * relaxed.bound_s
+    gap = objective.step_s / bound.seconds - 1
+    objective = objective.model_copy(update={"lower_bound_s": bound.seconds, "gap": gap})
+    proof = write_proof(formulation.model, problem, bound)
+    return Base(
+        "divided", found.model_copy(update={"proof": proof, "objective": objective, "status": "feasible"}).to_json()
+    )
 
 
 def _followed() -> Iterator[Base]:

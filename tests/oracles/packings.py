@@ -3,10 +3,15 @@
 import functools
 from dataclasses import dataclass
 
+import numpy as np
+
 from planner.certificates.multipliers import Bound
 from planner.formulation.allowed_choices import planning_model
 from planner.formulation.options import build_problem, enumerate_options
 from planner.formulation.policy import Policy
+from planner.problem.load_state import load_state
+from planner.problem.numbers import Floats
+from planner.problem.placement import Placement
 from planner.solvers.bound.cutting_planes import solve_relaxation
 from planner.solvers.bound.dual_feasible_cuts import strengthen
 from planner.solvers.bound.fluid import Fluid
@@ -21,6 +26,17 @@ ROUNDING = 1e-12
 class Known:
     instance: Instance
     best: Optimum
+
+    def stage_seconds(self) -> Floats:
+        """[S] seconds of the stages of the optimum, constants aside."""
+        problem, placement = self.instance.problem, self.placement
+        return np.asarray(load_state(problem, placement).stage_seconds() - problem.stage_constants)
+
+    @property
+    def placement(self) -> Placement:
+        """The optimum as a search would hold it."""
+        items = sorted(item for _, places in self.best.choices for item in places)
+        return Placement(np.array([block for block, _ in items]), np.array([place for _, place in items]))
 
 
 @functools.cache

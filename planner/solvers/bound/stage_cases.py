@@ -64,7 +64,7 @@ class Case:
         least_s = min(below.seconds, above.seconds)
         if least_s <= self.bound.seconds:
             return self.bound
-        return replace(self.bound, seconds=least_s, cases=StageCases(stage, seconds, below, above))
+        return replace(self.bound, seconds=least_s, stage_cases=StageCases(stage, seconds, below, above))
 
 
 class StageCaseSearch:

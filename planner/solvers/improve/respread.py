@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.problem.arrays import Problem
 from planner.problem.load_state import LoadState, load_state
 from planner.problem.numbers import Floats, Ints
 from planner.problem.placement import Placement

@@ -18,7 +18,7 @@ from planner.solvers.bound.load_steps import HEIGHTS
 from planner.solvers.construct.greedy import place
 from planner.solvers.construct.rounding import round_choices
 from planner.solvers.improve.improver import Improver
-from planner.solvers.improve.respread import ROOM, _SpreadCandidates, _steps
+from planner.solvers.improve.respread import ROOM, _brought_back, _spared_s, _SpreadCandidates, _steps
 from tests.oracles.placements import faults
 from topologies.loading import load_topology
 
@@ -117,6 +117,36 @@ def test_tables_come_back_where_the_step_above_is_near(start: tuple[Problem, Pla
     for total, mean in zip(longest, (step_s, improver.state.loads.load.mean(axis=1)), strict=True):
         np.maximum.at(total, stage, mean)
     assert longest[1].sum() < longest[0].sum()
+
+
+def test_tables_come_back_only_for_a_gain(start: tuple[Problem, Placement]) -> None:
+    """Wherever the mean is below the step above: none where that leaves no room, else for a gain or not at all."""
+    problem, placement = start
+    improver = Improver(problem, placement, 0)
+    assert improver.respread()
+    index, loads = improver.state.exchange_index, improver.state.loads
+    spread = problem.block_option[improver.state.settled.item_block]
+    units = next(units for units in HEIGHTS if _steps(index, loads, units))
+    found = []
+    for share in (0.0, 0.3, 0.6, 0.9, 1 - ROOM, 0.97, 0.999):
+        steps = [
+            (column, share * problem.world * height_s, height_s) for column, _, height_s in _steps(index, loads, units)
+        ]
+        change = _brought_back(index, loads, steps, spread)
+        assert change is None or (share < 1 - ROOM and change.gain_s > 0)
+        found.append(change is not None)
+    assert any(found)
+
+
+def test_a_step_of_one_unit_is_all_that_spreading_spares(start: tuple[Problem, Placement]) -> None:
+    """Exchanges alone end at the next one above the mean, however high the steps are that most ranks stand on."""
+    improver = Improver(*start, 0)
+    index, ranks = improver.state.exchange_index, int(start[0].reach.sum())
+    column = int(np.flatnonzero(index.amount)[0])
+    unit_s = float(index.amount[column])
+    for above, spared in ((0.5, 1), (1.5, 2), (3.5, 4)):
+        steps = [(column, above * unit_s * ranks, 4 * unit_s)]
+        assert _spared_s(index, steps) == pytest.approx((spared - above - 4 * ROOM) * unit_s)
 
 
 def test_nothing_is_spread_where_tables_may_not_be_spread() -> None:
