@@ -15,6 +15,7 @@ from planner.cli.streams import Format
 
 if TYPE_CHECKING:
     from planner.document.plan import Plan
+    from planner.planning.integer_solution import Solver
 
 STATUS_EXITS = {
     "optimal": ExitCode.DONE,
@@ -68,6 +69,14 @@ def plan(
             help="Seed: same inputs and seed, same plan, unless a time limit ends the search.",
         ),
     ] = 0,
+    solver: Annotated[
+        str,
+        typer.Option(
+            metavar="WORD",
+            help="auto: search, then an integer programme if it has at most 1,000 variables and the gap is above"
+            " --gap; ilp: if at most 20,000, else refused; search: none.",
+        ),
+    ] = "auto",
     from_: Annotated[
         Path | None,
         typer.Option("--from", metavar="PLAN", help="Re-plan from this plan and move little. Prints what moves."),
@@ -146,6 +155,7 @@ def plan(
     gone = () if lost_nodes is None else values.numbers("--lost-nodes", lost_nodes)
     if quantity != "step":
         flags.expect_unused(f"on the ratings of --cost-model {objective}, which are not times", pay_back=pay_back)
+    chosen_solver = _solver(solver, from_)
     streams.doing("reading the inputs")
     cluster, model = inputs.load_inputs(
         topology, workload, nodes=nodes, global_batch=global_batch, overrides=set_, outputs=outputs
@@ -170,6 +180,7 @@ def plan(
             pay_back_steps=pay_back,
             lost_nodes=gone,
             simulate=simulate,
+            solver=chosen_solver,
         )
     _write(planned, output, output_format)
     if not quiet:
@@ -185,6 +196,18 @@ def _limit(time_limit_s: float | None, effort: int | None) -> str:
     from planner.planning.planning import DEFAULT_TIME_LIMIT_S
 
     return f"at most {DEFAULT_TIME_LIMIT_S:g} s" if effort is None else f"effort {effort}"
+
+
+def _solver(word: str, former: Path | None) -> "Solver":
+    """What is to follow the search."""
+    from typing import cast, get_args
+
+    from planner.planning.integer_solution import Solver
+
+    solver = cast("Solver", values.word("--solver", word, get_args(Solver)))
+    if former is not None and solver == "ilp":
+        flags.expect_unused("with --from, which only searches", solver=solver)
+    return solver
 
 
 def _objective(cost_model: str) -> tuple[str, str, str]:

@@ -49,6 +49,10 @@ class Objective(Record):
     `provenance.cache_fractions` say which these are."""
     gap: float
     """step_s / lower_bound_s - 1."""
+    solver_bound_s: Annotated[float | None, Field(exclude_if=lambda value: value is None)] = None
+    """No such placement is faster, says the solver of the integer programme, where that is more than lower_bound_s: its
+    bound, rounded down by its tolerances. It is a solver's word, which nothing here proves: neither gap nor status rest
+    on it."""
     outside: Annotated[tuple[str, ...], Field(exclude_if=lambda value: not value)] = ()
     """Tables that this plan holds in ways that are no options, so that it may be faster than the bound; of imported
     plans only."""

@@ -183,6 +183,7 @@ def _bound(inputs: AdoptionInputs, effort: int) -> _Bound:
         policy=inputs.policy,
         effort=effort,
         simulate=False,
+        solver="search",
     )
     if own.objective is None:
         reason = own.infeasibility or own.unplaced

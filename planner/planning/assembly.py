@@ -80,6 +80,9 @@ def document(
     model = formulation.model
     tables, ranks, stages, objective = placed_plan(formulation, outcome.placement, bound_s, incumbent)
     best_step_s = None if best_step_s is None else model.whole_step_s(best_step_s)
+    word_s = 0.0 if outcome.solver_bound_s is None else model.whole_step_s(outcome.solver_bound_s)
+    if word_s > objective.lower_bound_s:
+        objective = objective.model_copy(update={"solver_bound_s": min(word_s, objective.step_s)})
     if best_step_s is not None and best_step_s < objective.step_s:
         given_up = {"best_step_s": best_step_s, "given_up_s": objective.step_s - best_step_s}
         objective = objective.model_copy(update=given_up)

@@ -68,7 +68,8 @@ def polished(formulation: Formulation, outcome: Outcome) -> tuple[Formulation, O
     bound = bound_at(new.problem, outcome.bound)
     bound = replace(bound, seconds=min(bound.seconds, step_s))
     status: Status = "optimal" if step_s <= bound.seconds * (1 + OPTIMAL_GAP) else "feasible"
-    return new, replace(outcome, placement=placement, step_s=step_s, bound=bound, status=status, elsewhere=())
+    outcome = replace(outcome, placement=placement, step_s=step_s, bound=bound, status=status)
+    return new, replace(outcome, elsewhere=(), solver_bound_s=outcome.solver_bound_s and 0.0)
 
 
 def bound_at(problem: Problem, bound: Bound) -> Bound:

@@ -65,7 +65,9 @@ def with_other(plan: Plan, other: Plan) -> Plan:
     )
     bound_s = min(own.lower_bound_s, found.lower_bound_s)
     gap = own.step_s / bound_s - 1 if own.step_s > bound_s > 0 else 0.0
-    objective = own.model_copy(update={"lower_bound_s": bound_s, "gap": gap})
+    word_s = min(each.solver_bound_s or each.lower_bound_s for each in (own, found))
+    told_by_solver = word_s if word_s > bound_s else None
+    objective = own.model_copy(update={"lower_bound_s": bound_s, "gap": gap, "solver_bound_s": told_by_solver})
     status = "optimal" if gap <= OPTIMAL_GAP else "feasible"
     ended = dict.fromkeys((*plan.provenance.ended_by_time, *other.provenance.ended_by_time))
     origin = plan.provenance.model_copy(update={"ended_by_time": tuple(ended)})

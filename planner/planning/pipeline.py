@@ -22,6 +22,7 @@ from planner.formulation.restrictions import restrictions
 from planner.planning.assembly import document
 from planner.planning.cache_division import polished
 from planner.planning.caches import with_own_fractions
+from planner.planning.integer_solution import Solver, with_programme
 from planner.planning.protocols import at_own_protocols, over_protocols, searched
 from planner.planning.whole_tables import with_whole_tables
 from planner.problem.load_state import load_state
@@ -29,12 +30,15 @@ from planner.problem.placement import Placement
 from planner.problem.relocation import IncumbentPlacement
 from planner.solvers.finishing import finished
 from planner.solvers.incumbent import Outcome, Progress, Status
+from planner.solvers.integer.solving import SOLVER
 from planner.solvers.limits import Clock, SearchLimits
 from planner.solvers.search import better, resumed, solve
 from planner.verification.proof import write_proof
 from planner.verification.simulation import with_simulation
 
 Result = TypeVar("Result")
+PROGRAMME = f"integer programme ({SOLVER})"
+"""What a plan says beside its search."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,8 @@ class Pipeline:
     limits: SearchLimits
     steps: Steps = Steps()
     progress: Progress | None = None
+    solver: Solver = "search"
+    """Whether the integer programme is solved after the search."""
     start: Searched | None = None
     """What was found from the same options under another exchange of vectors: searched from, too, where it is better
     than what a search finds."""
@@ -141,7 +147,10 @@ class Pipeline:
         """The outcome of a search within the limits, finished in the time that is left of them."""
         clock = Clock(self.limits)
         searched = self.solved(formulation)
-        return replace(self, limits=self.limits.left_of(clock)).finished(searched)
+        if self.progress is not None and self.solver != "search":
+            self.progress("the integer programme", None, None)
+        found = with_programme(searched.formulation, searched.outcome, self.solver, self.limits.left_of(clock))
+        return replace(self, limits=self.limits.left_of(clock)).finished(Searched(*found, found[1].step_s))
 
     def assembled(
         self,
@@ -154,7 +163,8 @@ class Pipeline:
         """The plan document of an outcome, before a simulation; see `assembly.document`."""
         formulation, outcome = searched.formulation, over_protocols(searched.formulation, searched.outcome)
         origin = provenance(formulation, self.policy, self.limits.seed)
-        origin = origin.model_copy(update={"ended_by_time": ended_by_time})
+        solver = origin.solver if outcome.solver_bound_s is None else f"{origin.solver}, {PROGRAMME}"
+        origin = origin.model_copy(update={"ended_by_time": ended_by_time, "solver": solver})
         own = formulation if outcome.placement is None else at_own_protocols(formulation, outcome.placement)
         proof = (
             None

@@ -5,6 +5,7 @@ import numbers
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 from cost_models.model import CostModel
 from cost_models.replicas import groups_in_words
@@ -16,6 +17,7 @@ from planner.formulation.policy import Policy
 from planner.formulation.question import Question, narrowed_policy
 from planner.planning.exchanges import PlannedUnder, planned_under_each
 from planner.planning.following import Following, FormerTerms
+from planner.planning.integer_solution import Solver, expect_programme
 from planner.planning.pipeline import Pipeline, Steps
 from planner.planning.protocols import relaxed_s
 from planner.planning.remedy_finder import RemedyFinder
@@ -52,6 +54,7 @@ def plan(
     pay_back_steps: int | None = None,
     lost_nodes: Sequence[int] = (),
     simulate: bool = True,
+    solver: Solver = "auto",
 ) -> Plan:
     """The best placement of a workload's tables on a cluster that is found within the limits, with its lower bound.
 
@@ -73,11 +76,21 @@ def plan(
     neither is given), by the time that the cluster's network takes for it. `lost_nodes` are nodes of the previous plan
     that are gone. In groups of ranks, every group moves as much: `max_move_bytes` is of all groups together.
 
+    `solver` says what follows the search: `ilp` the integer programme, with the search's plan to begin with, up to
+    20,000 variables (options, and pairs of a block and a rank or node); `auto` the same where it has 1,000 at most and
+    the search did not come within `gap` of the bound; `search` nothing. For each pass of `effort` it looks at 10,000
+    branch nodes, in `auto` at 1,000, and at none in `auto` with an `effort` of 0. What its solver proves is told as a
+    solver's word, beside the bound.
+
     `simulate` also simulates the plan's step, event by event, with no formula of the estimate.
 
     The status of the plan is `infeasible` with an explanation where nothing fits, or where more must move than may.
     Raises InputError for inputs that are wrong, limits among them.
     """
+    if solver not in get_args(Solver):
+        raise InputError.at("solver", f"{shown(solver)} is none of {', '.join(get_args(Solver))}")
+    if solver == "ilp" and previous is not None:
+        raise InputError.at("solver", "a plan that follows another is searched for; leave out ilp")
     _expect_limits(time_limit_s=time_limit_s, effort=effort, gap=gap, seed=seed)
     question = _question(topology, workload, cost_model, policy, tiers, shardings)
     if effort is None and time_limit_s is None:
@@ -88,10 +101,10 @@ def plan(
     if terms is not None:
         choices = _with_groups_of(terms, choices)
     if len(choices) == 1:
-        return _planned(choices[0], limits, terms, progress, simulate=simulate)
+        return _planned(choices[0], limits, terms, progress, solver, simulate=simulate)
 
     def planned(each: Question, left: SearchLimits, tell: Progress) -> Plan:
-        return _planned(each, left, None, _of_one_exchange(each, tell), simulate=False)
+        return _planned(each, left, None, _of_one_exchange(each, tell), solver, simulate=False)
 
     def bounded(each: Question, tell: Progress) -> float | None:
         return _bounded(each, limits, tell)
@@ -125,12 +138,18 @@ def _question(
 
 
 def _planned(
-    question: Question, limits: SearchLimits, terms: FormerTerms | None, progress: Progress | None, *, simulate: bool
+    question: Question,
+    limits: SearchLimits,
+    terms: FormerTerms | None,
+    progress: Progress | None,
+    solver: Solver,
+    *,
+    simulate: bool,
 ) -> Plan:
     """The plan for a question, following a former one on its terms where there is one."""
 
     def under(asked: Question, limits: SearchLimits, former: PlannedUnder | None) -> PlannedUnder:
-        return _planned_under(asked, limits, terms, progress, former)
+        return _planned_under(asked, limits, terms, progress, former, solver)
 
     plan = planned_under_each(question, limits, under)
     return Pipeline(question.policy, limits, Steps(simulates=simulate), progress).simulated(plan)
@@ -158,6 +177,7 @@ def _planned_under(
     terms: FormerTerms | None,
     progress: Progress | None,
     former: PlannedUnder | None,
+    solver: Solver,
 ) -> PlannedUnder:
     """The plan under the one exchange that a question settles, not simulated: from the options of the `former` plan
     under another exchange, where there is one."""
@@ -169,7 +189,7 @@ def _planned_under(
     tell("sizes of caches", None, None)
     steps = Steps(finishes=following is None)
     start = None if former is None else former.searched
-    pipeline = Pipeline(question.policy, limits, steps, progress and _in_whole_steps(progress, model), start)
+    pipeline = Pipeline(question.policy, limits, steps, progress and _in_whole_steps(progress, model), solver, start)
     former_fractions = None if following is None else following.migration.cache_fractions()
     if former is None:
         formulation = pipeline.refined(formulation, former_fractions, clock.has_time)
@@ -178,6 +198,7 @@ def _planned_under(
     if following is not None:
         plan = following.planned(pipeline, formulation, remedies, clock.ended)
         return PlannedUnder(plan, formulation, None)
+    expect_programme(formulation, solver)
     tell("the relaxation", None, None)
     searched = pipeline.planned(formulation)
     helpful = remedies.of(searched.outcome)

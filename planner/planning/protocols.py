@@ -164,8 +164,7 @@ class ProtocolSearches:
             own = at_own_protocols(formulation, outcome.placement)
             if own is formulation:
                 break
-            known = self._known.better(own.model.protocols, bound_at(own.problem, outcome.bound))
-            formulation, outcome = own, _moved(own, outcome, outcome.placement, known)
+            formulation, outcome = own, moved(own, outcome, outcome.placement, self._known)
             if own.model.protocols not in self.done and not self._is_within(self._gap, own, outcome):
                 start = outcome.placement if self._is_within(NEAR, own, outcome) else None
                 outcome = better(outcome, self.at(own, start))
@@ -178,12 +177,14 @@ class ProtocolSearches:
         return outcome.step_s <= bound_s * (1 + gap)
 
 
-def _moved(formulation: Formulation, outcome: Outcome, placement: Placement, bound: Bound) -> Outcome:
-    """The same plan at other protocols, with the bound there."""
+def moved(formulation: Formulation, outcome: Outcome, placement: Placement, known: KnownBounds) -> Outcome:
+    """An outcome with its plan, or a better one, at other protocols, with the bound there."""
+    assert outcome.bound is not None
     step_s = load_state(formulation.problem, placement).step_s()
+    bound = known.better(formulation.model.protocols, bound_at(formulation.problem, outcome.bound))
     bound = replace(bound, seconds=min(bound.seconds, step_s))
     status: Status = "optimal" if step_s <= bound.seconds * (1 + OPTIMAL_GAP) else "feasible"
-    return replace(outcome, step_s=step_s, bound=bound, status=status)
+    return replace(outcome, placement=placement, step_s=step_s, bound=bound, status=status)
 
 
 def over_protocols(formulation: Formulation, outcome: Outcome, known: KnownBounds | None = None) -> Outcome:

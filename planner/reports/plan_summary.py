@@ -124,6 +124,9 @@ def _render_objective(plan: Plan, objective: Objective, model: CostModel, consol
     if plan.status == "optimal":
         words = f"proven optimal in the option space{groups}"
     lines.add_row("bound", amount(objective.lower_bound_s, model), words)
+    if (word_s := objective.solver_bound_s) is not None:
+        share = objective.step_s / word_s - 1
+        lines.add_row("solver's", amount(word_s, model), f"gap {share:.2%}: by a solver's word, without a proof")
     if (fixed := fixed_part(objective, model)) is not None:
         lines.add_row("fixed", amount(fixed.seconds, model), fixed_words(fixed))
     if plan.simulated is not None:

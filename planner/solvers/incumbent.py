@@ -37,6 +37,9 @@ class Outcome:
     """Whether a time limit ended something that would have gone on."""
     elsewhere: tuple[ProtocolBound, ...] = ()
     """Bounds at all other protocols of the cost model, once these are known."""
+    solver_bound_s: float | None = None
+    """What the solver of the integer programme says no placement takes less than, at whatever protocols: without a
+    certificate. 0 where it says nothing of the options as they are now; None where there was no such solver."""
 
     @property
     def bound_s(self) -> float | None:

@@ -145,7 +145,9 @@ def objective_faults(plan: Plan, model: CostModel) -> Iterator[str]:
             yield f"objective: best_step_s {best_s!r} is below the bound, or not up to {GIVE:.1%} below the step"
         if not np.isclose(objective.step_s - best_s, given_up_s, rtol=1e-6, atol=TOLERANCE * objective.step_s):
             yield f"objective: given_up_s is {given_up_s!r}, not step_s - best_step_s"
-    step_s, bound_s = objective.step_s, objective.lower_bound_s
+    word_s, step_s, bound_s = objective.solver_bound_s, objective.step_s, objective.lower_bound_s
+    if word_s is not None and not bound_s < word_s <= step_s:
+        yield f"objective: solver_bound_s {word_s!r} is not above the bound and up to the step"
     if not 0 <= bound_s <= step_s or (bound_s == 0 and step_s > 0):
         yield f"objective: the bound {bound_s!r} is not between 0 and the step {step_s!r}"
     elif not np.isclose(objective.gap, step_s / bound_s - 1 if bound_s else 0.0, rtol=1e-6, atol=1e-12):

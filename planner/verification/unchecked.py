@@ -59,6 +59,8 @@ def _of_result(plan: Plan) -> Iterator[Unchecked]:
     if objective is not None and objective.best_step_s is not None:
         yield Unchecked("objective.best_step_s", OF_THE_SEARCH)
         yield Unchecked("objective.given_up_s", OF_THE_SEARCH)
+    if objective is not None and objective.solver_bound_s is not None:
+        yield Unchecked("objective.solver_bound_s", "a solver's word, without a certificate")
     if objective is not None and objective.error_bar is None and objective.no_error_bar is None:
         yield Unchecked("objective.error_bar", UNSTATED)
         yield Unchecked("objective.no_error_bar", UNSTATED)

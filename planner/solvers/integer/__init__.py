@@ -1,0 +1,1 @@
+"""The planning problem as one mixed-integer linear programme: built, solved, and read back as a placement."""

@@ -1,0 +1,129 @@
+"""The integer programme handed to a solver: SCIP, through MathOpt, on one thread and for so many branch nodes.
+
+Of the solvers that come with MathOpt and take integers, SCIP ends at the same node on every run, and writes nothing of
+its own; HiGHS takes as long, and now and then prints on stdout; CP-SAT and GLPK have no limit of nodes.
+"""
+
+import contextlib
+import datetime
+import math
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from planner.problem.arrays import Problem
+from planner.problem.load_state import load_state
+from planner.problem.placement import Placement
+from planner.problem.rounding import ROUNDING
+from planner.solvers.integer.constraints import power_of_two
+from planner.solvers.integer.programme import Programme
+from planner.solvers.limits import Clock
+
+if TYPE_CHECKING:
+    from ortools.math_opt.python import mathopt
+
+SOLVER = "SCIP"
+FEASIBILITY = 1e-9
+"""By which a solution may break a constraint: of a memory's bytes, or of the step. What breaks a memory is refused."""
+REDUCED_COST = 1e-7
+"""By which SCIP's dual solutions may be wrong for each variable: `numerics/dualfeastol`, its default."""
+POLLED_S, GRACE_S = 0.05, 2.0
+"""How often it is asked whether to stop, and how long is waited for a solver whose time is up."""
+
+
+@dataclass(frozen=True)
+class Solved:
+    """What the solver found and says."""
+
+    placement: Placement | None
+    """The best that it found, if it fits and is better than what was known."""
+    step_s: float
+    """Its step; of no placement, infinite."""
+    bound_s: float
+    """No placement takes less, the solver says, as far as `longest_s`: rounded down by its tolerances."""
+    nodes: int
+    """Branch nodes that it looked at."""
+    ran_out_of_time: bool
+
+
+def solved(
+    problem: Problem, scale_s: float, longest_s: float, known: Placement | None, gap: float, nodes: int, clock: Clock
+) -> Solved:
+    """Solve for a placement that takes at most `longest_s`, from a `known` one, if there is one: until it is within
+    `gap` of what the solver proves, after so many branch nodes, or when the clock is over.
+
+    `scale_s` is about as long as the step.
+    """
+    from ortools.math_opt.python import mathopt
+
+    programme = Programme.of(problem, power_of_two(scale_s), longest_s)
+    result = _result(programme, known, gap, nodes, clock)
+    if result is None:
+        return Solved(None, math.inf, 0.0, nodes, clock.ran_out)
+    used, termination = int(result.solve_stats.node_count), result.termination
+    is_timed = termination.limit is mathopt.Limit.TIME
+    if termination.reason is mathopt.TerminationReason.INFEASIBLE:
+        return Solved(None, math.inf, _rounded_down(programme, longest_s / programme.unit_s), used, is_timed)
+    bound_s = min(longest_s, _rounded_down(programme, termination.objective_bounds.dual_bound))
+    if not result.has_primal_feasible_solution():
+        return Solved(None, math.inf, bound_s, used, is_timed)
+    values = result.variable_values()
+    placement = programme.placement(np.array([values[variable] for variable in programme.variables.count]))
+    state = load_state(problem, placement)
+    if state.overflow_bytes() > 0:
+        return Solved(None, math.inf, bound_s, used, is_timed)
+    return Solved(placement, state.step_s(), bound_s, used, is_timed)
+
+
+def _rounded_down(programme: Programme, dual_bound: float) -> float:
+    """The solver's bound in seconds, less what its tolerances may have added to it.
+
+    The left sides of loads and memories are sums of what is not negative, of which a solver drops what is nearly 0:
+    that lets more placements in, and is safe. What is not: a reduced cost that should not be below 0, on any of the
+    options and blocks that a solution has, or of its stages.
+    """
+    if not math.isfinite(dual_bound):
+        return math.inf if dual_bound > 0 else 0.0
+    choices = programme.variables.choices
+    at_most = choices.problem.tables + choices.most_blocks + len(programme.variables.stage)
+    return max(0.0, dual_bound - at_most * REDUCED_COST) * (1 - ROUNDING) * programme.unit_s
+
+
+def _result(
+    programme: Programme, known: Placement | None, gap: float, nodes: int, clock: Clock
+) -> "mathopt.SolveResult | None":
+    """What the solver says; None where it breaks down, or is left alone because somebody said stop.
+
+    It hears neither of signals nor of its time from here, so it works beside: what was asked to stop goes on.
+    """
+    from ortools.math_opt.python import mathopt
+
+    limit = datetime.timedelta(seconds=clock.left_s()) if math.isfinite(clock.left_s()) else None
+    parameters = mathopt.SolveParameters(
+        threads=1,
+        random_seed=0,
+        node_limit=nodes,
+        time_limit=limit,
+        relative_gap_tolerance=gap,
+        absolute_gap_tolerance=0.0,
+    )
+    parameters.gscip.real_params["numerics/feastol"] = FEASIBILITY
+    hints = [] if known is None else [programme.hint(known)]
+    start = mathopt.ModelSolveParameters(solution_hints=hints)
+    results: list[mathopt.SolveResult] = []
+
+    def work() -> None:
+        # MathOpt turns a status that is not OK into an AttributeError, or an error of its own (or-tools issue 4606)
+        with contextlib.suppress(AttributeError, RuntimeError, ValueError):
+            solver = mathopt.SolverType.GSCIP
+            results.append(mathopt.solve(programme.model, solver, params=parameters, model_params=start))
+
+    worker = threading.Thread(target=work, daemon=True)
+    worker.start()
+    while worker.is_alive() and not clock.is_over():
+        worker.join(POLLED_S)
+    if clock.ran_out:
+        worker.join(GRACE_S)
+    return results[0] if results else None
