@@ -22,7 +22,7 @@ WORKLOADS = {
     "hugectr-config": "A HugeCTR model",
 }
 """Formats that state tables, and what such a file is called."""
-FORMATS = ("torchrec", "torchrec-pickle", "torcheasyrec", "hugectr", "torchrec-topology", *WORKLOADS)
+FORMATS = ("torchrec", "torchrec-pickle", "torcheasyrec", "hugectr", "mps-solution", "torchrec-topology", *WORKLOADS)
 PLANNED_WITH = {"hugectr": "hugectr"}
 """The cost model where none is given; `physical` for the rest."""
 
@@ -55,6 +55,7 @@ def import_(
         int | None,
         typer.Option(metavar="N", min=0, help="Passes of our own search, for a higher bound. Unset: 0."),
     ] = None,
+    policy: flags.PolicyFlag = None,
     simulate: Annotated[bool, typer.Option(help="Also simulate the plan's step.")] = True,
     trust_pickle: Annotated[
         bool, typer.Option("--trust-pickle", help="Read a pickle, which runs the code that it contains.")
@@ -71,7 +72,9 @@ def import_(
     Writes a plan document with the plan's step and its gap to the bound of
     our own search; verify, simulate, explain, diff and plan --from accept
     it. Violations, such as too little memory, are printed, and the exit
-    code is 6. torchrec-topology reads the arguments of a TorchRec Topology
+    code is 6. mps-solution reads what a solver made of planner plan
+    --write-model (lines of name and value; with the --policy of that plan).
+    torchrec-topology reads the arguments of a TorchRec Topology
     (JSON) and writes a topology file.
 
     tbe-config (JSON reports of FBGEMM's TBEs: a file, or a folder of them),
@@ -86,12 +89,14 @@ def import_(
       planner import reports/ --from tbe-config -o workload.yaml
     """
     kind = values.word("--from", from_, FORMATS)
-    files = {"FILE": file, "--topology": topology, "--workload": workload, "--like": like}
+    files = {"FILE": file, "--topology": topology, "--workload": workload, "--like": like, "--policy": policy}
     outputs = Outputs({"--output": output}, files)
     if kind != "torchrec-pickle":
         flags.expect_unused(f"with --from {kind}", trust_pickle=trust_pickle or None)
     elif not trust_pickle:
         raise typer.BadParameter("a pickle runs the code that it contains; add --trust-pickle if you trust its author")
+    if kind != "mps-solution":
+        flags.expect_unused(f"with --from {kind}", policy=policy)
     if kind == "torchrec-topology":
         given = {"topology": topology, "workload": workload, "nodes": nodes, "global_batch": global_batch, "set_": set_}
         flags.expect_unused(f"with --from {kind}", cost_model=cost_model, effort=effort, **given)
@@ -109,14 +114,17 @@ def import_(
     from planner.document.files import faults_located
     from planner.formulation.policy import Policy, offered
     from planner.importers.adoption import AdoptionInputs, adopted
+    from topologies.documents import validate
 
     costs = values.word("--cost-model", cost_model or _cost_model_of(kind, file), tuple(COST_MODELS))
     streams.doing("reading the inputs")
     cluster, model = inputs.load_inputs(
         topology, workload, nodes=nodes, global_batch=global_batch, overrides=set_, outputs=outputs
     )
-    policy = offered(Policy(runtime="hugectr" if kind == "hugectr" else "torchrec"), cluster, costs)
-    adopting = AdoptionInputs(cluster, model, costs, policy)
+    rules = Policy(runtime="hugectr" if kind == "hugectr" else "torchrec")
+    if kind == "mps-solution":
+        rules = validate(inputs.policy(policy), Policy)
+    adopting = AdoptionInputs(cluster, model, costs, offered(rules, cluster, costs))
     with faults_located(file):
         tables, adopting = _read(kind, file, adopting)
     streams.doing(f"computing the bound and simulating the plan of {file.name}")
@@ -142,6 +150,10 @@ def _read(kind: str, file: Path, inputs: "AdoptionInputs") -> "tuple[list[Adopte
     from planner.importers import hugectr, torchrec
 
     source = str(file)
+    if kind == "mps-solution":
+        from planner.importers.mps_solution import solution_tables
+
+        return solution_tables(file, inputs), inputs
     if kind == "hugectr":
         sharding = read_json(file)
         tables = hugectr.hugectr_tables(sharding, inputs, source)

@@ -77,6 +77,13 @@ def plan(
             " --gap; ilp: if at most 20,000, else refused; search: none.",
         ),
     ] = "auto",
+    write_model: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.mps",
+            help="Also write the integer programme, for a solver of your own; planner import reads its solution.",
+        ),
+    ] = None,
     from_: Annotated[
         Path | None,
         typer.Option("--from", metavar="PLAN", help="Re-plan from this plan and move little. Prints what moves."),
@@ -132,7 +139,8 @@ def plan(
     if from_ is None:
         flags.expect_unused("without --from", max_move=max_move, pay_back=pay_back, lost_nodes=lost_nodes)
     given = {"--topology": topology, "--workload": workload, "--policy": policy, "--from": from_}
-    outputs = Outputs({"--output": output}, given)
+    outputs = Outputs({"--output": output, "--write-model": write_model}, given)
+    _expect_mps(write_model, from_)
     objective, quantity, unit = _objective(cost_model)
     rules = inputs.policy(
         policy,
@@ -183,6 +191,12 @@ def plan(
             solver=chosen_solver,
         )
     _write(planned, output, output_format)
+    if write_model is not None:
+        from planner.planning.programme_file import write_programme
+
+        streams.doing("writing the integer programme")
+        size = write_programme(planned, write_model)
+        streams.say(f"{write_model}: {size:,} variables; planner import SOLUTION --from mps-solution takes it back")
     if not quiet:
         streams.say(f"planned in {time.perf_counter() - began:.1f} s")
     interrupted.end()
@@ -196,6 +210,16 @@ def _limit(time_limit_s: float | None, effort: int | None) -> str:
     from planner.planning.planning import DEFAULT_TIME_LIMIT_S
 
     return f"at most {DEFAULT_TIME_LIMIT_S:g} s" if effort is None else f"effort {effort}"
+
+
+def _expect_mps(file: Path | None, former: Path | None) -> None:
+    """Refuse other formats of programmes, and programmes of plans that follow others."""
+    if file is None:
+        return
+    if file.suffix != ".mps":
+        raise typer.BadParameter(f"{file} is written as MPS; name it .mps", param_hint="--write-model")
+    if former is not None:
+        flags.expect_unused("with --from: the programme knows no moves", write_model=str(file))
 
 
 def _solver(word: str, former: Path | None) -> "Solver":

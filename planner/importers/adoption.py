@@ -7,7 +7,8 @@ from functools import cached_property
 import numpy as np
 
 from cost_models.model import CostModel
-from cost_models.shards import Ints, PlacementTier, Sharding
+from cost_models.shards import Ints, PlacementTier, Sharding, StatePlace
+from cost_models.workload.dense_part import Dtype
 from cost_models.workload.models import Workload
 from planner.certificates.shortage import Shortage
 from planner.document.certificates import Proof
@@ -76,6 +77,9 @@ class AdoptedTable:
     rows: Ints
     column_start: Ints
     columns: Ints
+    dtype: Dtype | None = None
+    """The stored format; None: the workload's."""
+    optimizer_state: StatePlace = "with_table"
 
 
 def adopted(
@@ -117,8 +121,9 @@ def costed(placed: Sequence[AdoptedTable], inputs: AdoptionInputs, source: str) 
             name=profile.name,
             sharding=table.sharding,
             tier=table.tier,
-            dtype=inputs.workload.dtype_of(profile),
+            dtype=table.dtype or inputs.workload.dtype_of(profile),
             cache_fraction=table.cache_fraction,
+            optimizer_state=table.optimizer_state,
             shards=_shards(table),
         )
         for table, profile in zip(placed, inputs.workload.tables, strict=True)

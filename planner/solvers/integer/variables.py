@@ -14,6 +14,9 @@ from planner.problem.sites import NOWHERE
 if TYPE_CHECKING:
     from ortools.math_opt.python import mathopt
 
+COUNT, EVERYWHERE = "count", "all"
+"""The first word of a count's name, and the last one of a block that is on all ranks."""
+
 
 @dataclass(frozen=True)
 class Labels:
@@ -153,7 +156,8 @@ class Variables:
             choices.block.tolist(), choices.place.tolist(), choices.most.tolist(), strict=True
         ):
             o = int(problem.block_option[block])
-            where = f"{labels.tables[problem.option_table[o]]}:{labels.options[o]}:{labels.blocks[block]}:{place}"
-            count.append(model.add_integer_variable(lb=0.0, ub=most, name=f"count:{where}"))
+            site = EVERYWHERE if place == NOWHERE else str(place)
+            where = f"{labels.tables[problem.option_table[o]]}:{labels.options[o]}:{labels.blocks[block]}:{site}"
+            count.append(model.add_integer_variable(lb=0.0, ub=most, name=f"{COUNT}:{where}"))
         stage = [model.add_variable(lb=0.0, name=f"seconds:{name}") for name in labels.stages]
         return cls(choices, option, count, stage)
