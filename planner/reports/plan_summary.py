@@ -106,8 +106,9 @@ def _render_formats(plan: Plan, model: CostModel, placed: PlacedShards, console:
 def _render_ingestion(plan: Plan, objective: Objective, model: CostModel, console: "Console") -> None:
     """What its samples need on their way, where the workload describes that."""
     topology, workload = model.cluster, model.stated_workload
-    samples_per_s = workload.batch(topology.world_size) / (plan.simulated or objective).step_s
-    needs = ingestion_needs(workload, samples_per_s) if model.quantity == "step" else None
+    if model.quantity != "step":
+        return
+    needs = ingestion_needs(workload, workload.batch(topology.world_size) / (plan.simulated or objective).step_s)
     if needs is not None:
         console.print(f"Samples come {ingestion_words(needs, topology.node_count)}.")
 

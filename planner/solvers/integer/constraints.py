@@ -152,7 +152,7 @@ def memories_hold_blocks(rows: Rows) -> None:
         held = _of_instances(pool, sizes[m])
         base = np.bincount(pool, minlength=len(capacity)) * problem.base_bytes[m]
         for number, pairs in held.items():
-            unit = power_of_two(float(capacity[number]) or 1.0)
+            unit = power_of_two(float(capacity[number]))
             terms = [(rows.variables.count[pair], size / unit) for pair, size in pairs]
             free = float(capacity[number] - base[number]) / unit
             rows.add(f"bytes:{rows.labels.memories[m]}:{number}", terms, most=free)
@@ -172,8 +172,8 @@ CONSTRAINTS = (
 
 
 def power_of_two(value: float) -> float:
-    """The power of two at or below a positive value: to divide by it changes no digit."""
-    return float(2.0 ** np.floor(np.log2(value)))
+    """The power of two at or below a value, 1 if that is not above 0: to divide by it changes no digit."""
+    return float(2.0 ** np.floor(np.log2(value))) if value > 0 else 1.0
 
 
 def _of(rows: Rows, option: int) -> str:
