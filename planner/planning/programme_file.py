@@ -21,10 +21,13 @@ MOST_WRITTEN = 200_000
 
 def write_programme(plan: Plan, path: str | Path) -> int:
     """Write the programme over all options that the plan was chosen from, at the protocols that it takes, and return
-    how many variables it counts with. Raises InputError where it is too large, or the file cannot be written.
+    how many variables it counts with. Raises InputError where it is too large, of groups of ranks, or the file cannot
+    be written.
 
     Solutions of it are imported by `planner.importers.mps_solution`, from the names of their variables alone.
     """
+    if plan.provenance.policy.replicas is not None:
+        raise InputError.at(str(path), "is not written: solutions are imported as one world; leave out replicas")
     model = planned_model(plan)
     if plan.objective is not None:
         model = model.linearised_at(placed_shards(plan))

@@ -1,11 +1,14 @@
 """The integer programme after the search: better plans, and a solver's word beside the certified bound."""
 
 from functools import cache
+from pathlib import Path
 
 import pytest
 
 from planner.document.plan import Plan
+from planner.formulation.replica_choices import ReplicaChoices
 from planner.planning.planning import plan
+from planner.planning.programme_file import write_programme
 from planner.verification.unchecked import unchecked
 from planner.verification.verify import verify
 from tests.oracles.questions import question
@@ -75,3 +78,13 @@ def test_what_is_too_large_is_refused_by_its_size() -> None:
         plan("zionex-16", "dlrm-dcnv2", solver="ilp", effort=0, simulate=False)
     with pytest.raises(InputError, match="is none of auto, search, ilp"):
         plan("zionex-16", "dlrm-dcnv2", solver="scip")  # type: ignore[arg-type]
+
+
+def test_a_programme_of_groups_is_not_written(tmp_path: Path) -> None:
+    """A solution of it could not be imported."""
+    made = planned(500040, "search")
+    policy = made.provenance.policy.model_copy(update={"replicas": ReplicaChoices()})
+    in_groups = made.model_copy(update={"provenance": made.provenance.model_copy(update={"policy": policy})})
+    with pytest.raises(InputError, match="leave out replicas"):
+        write_programme(in_groups, tmp_path / "plan.mps")
+    assert list(tmp_path.iterdir()) == []
