@@ -1,7 +1,7 @@
 """The integer programme handed to a solver: SCIP, through MathOpt, on one thread and for so many branch nodes.
 
 Of the solvers that come with MathOpt and take integers, SCIP ends at the same node on every run, and writes nothing of
-its own; HiGHS takes as long, and now and then prints on stdout; CP-SAT and GLPK have no limit of nodes.
+its own; HiGHS takes as long, and now and then prints on stdout; CP-SAT refuses a limit of nodes.
 """
 
 import contextlib
