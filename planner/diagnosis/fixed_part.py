@@ -55,7 +55,7 @@ _ON_DEVICE = {
 _ELSEWHERE = {
     "input_dist": "copy of the batch to the devices",
     "cache_fetch": "first answers of memories",
-    "dense": "dense gradients on the links",
+    "dense": "dense part up to its first gradients, then their sums on the links",
     "all_reduce": "dense gradients on the links",
     "output_dist": "outputs of towers to their peers",
     "gradient_dist": "gradients of these",

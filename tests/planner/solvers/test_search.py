@@ -210,7 +210,7 @@ UNEVEN = [
     ],
 )
 def test_special_clusters_and_policies_have_plans(groups: list[dict[str, object]], policy: Policy) -> None:
-    """Found, complete and within memory, with nothing for the local search to move or little, and proven within 0.3 %.
+    """Found, complete and within memory, with nothing for the local search to move or little, and proven within 0.4 %.
 
     Where one rank is short of HBM, the bound over all widths mixes tiers that whole tables cannot: it is 5 % below the
     plan. The plan is then the best there is of blocks in multiples of 16 columns, which is proven.
@@ -228,7 +228,7 @@ def test_special_clusters_and_policies_have_plans(groups: list[dict[str, object]
         assert wide.bound_s is not None
         assert outcome.bound_s >= wide.bound_s * 0.94
         proven_s = wide.bound_s
-    assert outcome.bound_s <= outcome.step_s <= proven_s * 1.003
+    assert outcome.bound_s <= outcome.step_s <= proven_s * 1.004
     assert faults(problem, outcome.placement) == []
     assert load_state(problem, outcome.placement).overflow_bytes() == 0
 

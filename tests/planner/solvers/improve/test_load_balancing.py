@@ -29,7 +29,7 @@ def test_balancing_tiny_placements(tight: bool) -> None:
         check(problem, placement, improver)
         improved += improver.best_s < load_state(problem, placement).step_s() * (1 - 1e-6)
         spread += (improver.best().item_place < 0).sum() > (placement.item_place < 0).sum()
-    assert tight or (improved >= len(tiny()) / 4 and spread)
+    assert tight or (improved >= len(tiny()) / 5 and spread)
 
 
 @pytest.mark.parametrize("tight", [False, True])
