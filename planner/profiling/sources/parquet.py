@@ -52,7 +52,7 @@ class ParquetSource:
         kinds = {name: schema.field(name).type for name in schema.names}
         source = str(self.files[0])
         if self.columns is None:
-            found = tuple(n for n, kind in kinds.items() if is_list(kind) and is_id(kind.value_type))
+            found = _lists_of_ids(schema)
             if not found:
                 single = ", ".join(n for n, kind in kinds.items() if is_id(kind))
                 held = ", ".join(f"{name} {kind}" for name, kind in list(kinds.items())[:SHOWN])
@@ -96,6 +96,10 @@ class ParquetSource:
                 missing = [name for name in self.features if name not in file.schema_arrow.names]
                 if missing:
                     faults.append(Fault(str(path), 0, 0, missing[0], f"lacks {_columns(missing)} of {self.files[0]}"))
+                    continue
+                if self.columns is None and (more := sorted({*_lists_of_ids(file.schema_arrow)} - {*self.features})):
+                    message = f"has {_columns(more)}, and {self.files[0]} has not: write them alike, or name --columns"
+                    faults.append(Fault(str(path), 0, 0, more[0], message))
                     continue
                 kinds = {name: _id_kind(file.schema_arrow.field(name).type) for name in self.features}
                 if others := [name for name in self.features if is_whole(kinds[name]) != self.is_whole(name)]:
@@ -141,6 +145,11 @@ class ParquetSource:
             cause = " ".join(str(error).split())
             message = f"cannot be read in its row group {group.number}: {cause}"
             raise InputError.at(str(group.file), message, path=column) from None
+
+
+def _lists_of_ids(schema: Any) -> tuple[str, ...]:
+    fields = ((name, schema.field(name).type) for name in schema.names)
+    return tuple(name for name, kind in fields if is_list(kind) and is_id(kind.value_type))
 
 
 def _id_kind(kind: Any) -> Any:

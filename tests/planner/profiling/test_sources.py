@@ -100,6 +100,14 @@ def test_a_file_that_lacks_a_column_is_named(tmp_path: Path) -> None:
         ParquetSource(files).tasks()
 
 
+def test_a_file_that_has_more_columns_is_named(tmp_path: Path) -> None:
+    """Unless the features were named: then what else there is, is left out on purpose."""
+    files = (write(tmp_path / "a.parquet", {"f": [[1]]}), write(tmp_path / "b.parquet", {"f": [[2]], "g": [[1]]}))
+    with pytest.raises(InputError, match=r"b\.parquet: g: has the column g, and .*a\.parquet has not"):
+        ParquetSource(files).tasks()
+    assert read(ParquetSource(files, ("f",)), "f") == [[1], [2]]
+
+
 def test_features_of_one_table_are_read_as_one(tmp_path: Path) -> None:
     a, b, c = samples(120), samples(120), samples(120)
     source = ParquetSource((write(tmp_path / "a.parquet", {"a": a, "b": b, "c": c}),))
