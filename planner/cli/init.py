@@ -12,6 +12,8 @@ from planner.cli.workload_files import workload_text
 SHIPPED = resources.files("planner.cli") / "starters"
 STARTERS = ("topology.yaml", "workload.yaml", "tables.csv", "policy.yaml")
 WORKLOAD = "workload.yaml"
+CLUSTERS = ("topology.yaml", "cluster.yaml")
+"""What a cluster's file is mostly called."""
 SHOWN = 5
 """Tables in a warning."""
 UNSAID = (
@@ -64,7 +66,8 @@ def init(
         flags.expect_unused("beside --tables", from_model=from_model)
         _expect_free(directory, (WORKLOAD,), force=force)
         _write(directory / WORKLOAD, _text_for_tables(tables, directory, batch_per_rank or BATCH_PER_RANK).encode())
-        streams.say(f"Next: planner plan --topology dgx-h100 --workload {directory / WORKLOAD} -o plan.json")
+        cluster = _cluster_of(directory, "dgx-h100")
+        streams.say(f"Next: planner plan --topology {cluster} --workload {directory / WORKLOAD} -o plan.json")
         return
     if from_model is None:
         flags.expect_unused("without --from-model or --tables", batch_per_rank=batch_per_rank)
@@ -77,7 +80,13 @@ def init(
         flags.expect_extra(package, "torchrec", "--from-model")
     _expect_free(directory, (WORKLOAD,), force=force)
     _write(directory / WORKLOAD, _workload_text(from_model, directory, batch_per_rank or BATCH_PER_RANK).encode())
-    streams.say(f"Next: planner plan --topology dgx-a100-80 --workload {directory / WORKLOAD} --runtime torchrec")
+    cluster = _cluster_of(directory, "dgx-a100-80")
+    streams.say(f"Next: planner plan --topology {cluster} --workload {directory / WORKLOAD} --runtime torchrec")
+
+
+def _cluster_of(directory: Path, example: str) -> str:
+    """A topology that is there already, by its usual names; else one of the catalog as an example."""
+    return next((str(directory / name) for name in CLUSTERS if (directory / name).is_file()), example)
 
 
 def _workload_text(target: str, directory: Path, batch_per_rank: int) -> str:

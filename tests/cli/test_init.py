@@ -31,6 +31,17 @@ def test_init_prints_files_and_the_next_command(run, tmp_path):
     assert f"planner plan --topology {directory / 'topology.yaml'}" in result.stderr
 
 
+def test_the_next_command_has_the_cluster_that_is_there(run, starter, tmp_path):
+    """Beside a cluster's file it is that one; else one of the catalog."""
+    for name, expected in ((None, "dgx-h100"), ("cluster.yaml", str(tmp_path / "b" / "cluster.yaml"))):
+        directory = tmp_path / ("b" if name else "a")
+        directory.mkdir()
+        if name:
+            (directory / name).write_bytes((starter / "topology.yaml").read_bytes())
+        result = run("init", directory, "--tables", starter / "tables.csv")
+        assert f"planner plan --topology {expected} --workload" in result.stderr
+
+
 @pytest.mark.parametrize("name", STARTERS)
 def test_init_refuses_to_overwrite(run, tmp_path, name):
     """A file in the way is named, kept, and nothing else is written; --force overwrites it."""

@@ -63,6 +63,8 @@ def parse(text: Text) -> Element:
     try:
         parser.Parse(_document(text.text), True)
     except expat.ExpatError as error:
+        if error.code == expat.errors.codes[expat.errors.XML_ERROR_JUNK_AFTER_DOC_ELEMENT]:
+            text.refuse(error.lineno, "goes on behind the end of a document; give each dump in a file of its own")
         text.refuse(error.lineno, f"is not valid XML: {expat.ErrorString(error.code)}; paste the whole file")
     except _ForbiddenError as error:
         text.refuse(parser.CurrentLineNumber, str(error))

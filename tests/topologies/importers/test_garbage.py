@@ -52,6 +52,7 @@ BAD = {
     ],
     "nccl": [
         (NCCL[:700], "is not valid XML"),
+        (NCCL + NCCL, "goes on behind the end of a document"),
         ("<system version='1'></system>", "holds no <cpu>"),
         (NCCL.replace('count="12"', 'count="many"'), "must be a whole number"),
         ('<!DOCTYPE s [<!ENTITY a "b">]>\n<system><cpu>&a;</cpu></system>', "declares entities"),
