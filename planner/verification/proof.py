@@ -222,6 +222,8 @@ def recomputed_bound_s(proof: Proof, model: CostModel, problem: Problem) -> floa
     """The bound that a proof proves at the protocols of the model."""
     multipliers = _multipliers(proof, model, problem)
     simple = multipliers_bound_s(proof, model, problem)
+    if np.isinf(simple):  # of a case that no plan is of
+        return simple
     if proof.packing is not None:
         simple = max(simple, _packed_s(proof.packing, multipliers, model, problem))
     if proof.branching is not None:
