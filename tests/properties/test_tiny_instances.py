@@ -134,5 +134,5 @@ def test_every_one_is_solved_to_the_end(solved: list[Solved]) -> None:
     """Optimal and proven, all of them: one in a hundred needs more effort than the usual."""
     unproven = [each for each, _ in feasible(solved) if each.outcome.status != "optimal"]
     assert len(unproven) <= len(feasible(solved)) / 100
-    harder = [solve(each.instance.problem, SearchLimits(gap=0.0, effort=4)).status for each in unproven]
+    harder = [solve(each.instance.problem, SearchLimits(gap=0.0, effort=12)).status for each in unproven]
     assert harder == ["optimal"] * len(unproven)

@@ -72,7 +72,7 @@ def test_towers_and_their_modules_are_axes(tmp_path: Path) -> None:
     assert narrow["exchange"] == wide["exchange"] == "sptt"
     assert whole["status"] != "error"
     assert unfit["status"] == "error"
-    assert "one for each tower" in unfit["reason"]
+    assert "no multiple of 3" in unfit["reason"]
     zips = [{"topology.nodes.0.count": [2, 4], "workload.towers.count": [2, 4]}]
     axes = {"policy.exchange": ["auto"], "workload.towers.module": ["linear", "dcn"], "workload.towers.width": [64]}
     assert (studied(tmp_path, axes=axes, zips=zips).frame["exchange"] == "sptt").all()
