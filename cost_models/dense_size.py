@@ -1,11 +1,11 @@
 """How large the dense part is: multiply-accumulates, parameters, activations of MLPs and feature interaction."""
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from cost_models.workload.dense_part import Dense
+from cost_models.workload.layer_graph import SizedLayer
 from cost_models.workload.models import Workload
 from cost_models.workload.tower_partition import Tower
 from cost_models.workload.towers import Towers
@@ -21,15 +21,15 @@ PartName = Literal["bottom_mlp", "interaction", "top_mlp"]
 class DenseSize:
     """The size of one sample's forward pass, and of the parameters."""
 
-    macs: int = 0
+    macs: float = 0
     parameters: int = 0
-    activation_elements: int = 0
+    activation_elements: float = 0
     """Inputs and outputs of all layers; 0 when the workload gives totals only."""
-    tile_macs: int = 0
+    tile_macs: float = 0
     """Multiply-accumulates with every layer's columns filled up to whole tiles of matrix products."""
 
     @property
-    def training_flops(self) -> int:
+    def training_flops(self) -> float:
         """FLOPs of one training sample."""
         return TRAINING_FLOPS_PER_MAC * self.macs
 
@@ -52,20 +52,33 @@ def dense_size(workload: Workload) -> DenseSize:
 
 
 def dense_parts(workload: Workload, tile: int = 1) -> dict[PartName, DenseSize]:
-    """Sizes part by part, in the order of the forward pass; totals that are given count as `top_mlp`. Matrix products
-    compute `tile` columns at once."""
+    """Sizes part by part, in the order of the forward pass: of layers that need no vectors, of those that meet them,
+    and of the linear layers at the end; totals that are given count as the last. Matrix products compute `tile` columns
+    at once."""
     dense = workload.dense
     if dense.macs_per_sample is not None:
         return {"top_mlp": DenseSize(dense.macs_per_sample, dense.parameters or 0, 0, dense.macs_per_sample)}
-    if not dense.top_mlp and not dense.bottom_mlp:
+    if not workload.layers:
         return {}
-    numerical = dense.bottom_mlp[-1] if dense.bottom_mlp else dense.numerical_features
-    interaction, width = _interaction(workload, dense, numerical, tile)
-    return {
-        "bottom_mlp": _layers(itertools.pairwise((dense.numerical_features, *dense.bottom_mlp)), tile),
-        "interaction": interaction,
-        "top_mlp": _layers(itertools.pairwise((width, *dense.top_mlp)), tile),
-    }
+    sizes: dict[PartName, DenseSize] = {"bottom_mlp": DenseSize(), "interaction": DenseSize(), "top_mlp": DenseSize()}
+    for layer, part in zip(workload.layers, _parts(workload.layers), strict=True):
+        sizes[part] += layer_size(layer, tile)
+    return sizes
+
+
+def _parts(layers: Sequence[SizedLayer]) -> list[PartName]:
+    """The part of the step that each layer belongs to."""
+    last = len(layers)
+    while last and layers[last - 1].kind == "linear" and layers[last - 1].needs_vectors:
+        last -= 1
+    met: list[PartName] = ["interaction" if layer.needs_vectors else "bottom_mlp" for layer in layers[:last]]
+    top: list[PartName] = ["top_mlp"] * (len(layers) - last)
+    return met + top
+
+
+def layer_size(layer: SizedLayer, tile: int = 1) -> DenseSize:
+    """The size of one layer."""
+    return DenseSize(layer.macs, layer.parameters, layer.activation_elements, layer.tile_macs(tile))
 
 
 def tower_sizes(workload: Workload, tile: int = 1) -> tuple[DenseSize, ...]:
@@ -87,7 +100,7 @@ def _module(towers: Towers, tower: Tower, tile: int) -> DenseSize:
     return _layers(_cross_layers(tower.columns, towers.dcn_low_rank, towers.dcn_layers), tile) + products + linear
 
 
-def macs_per_sample(workload: Workload) -> int:
+def macs_per_sample(workload: Workload) -> float:
     """Forward multiply-accumulates of a sample in the dense part and in all towers."""
     return dense_size(workload).macs + sum(size.macs for size in tower_sizes(workload))
 
@@ -95,32 +108,6 @@ def macs_per_sample(workload: Workload) -> int:
 def rank_parameters(workload: Workload) -> int:
     """Dense parameters of a rank: those of the dense part, and of the largest module."""
     return dense_size(workload).parameters + max((size.parameters for size in tower_sizes(workload)), default=0)
-
-
-def _interaction(workload: Workload, dense: Dense, numerical: int, tile: int) -> tuple[DenseSize, int]:
-    """Its size, and the width of its output."""
-    dim = dense.bottom_mlp[-1] if dense.bottom_mlp else workload.tables[0].dim
-    vectors = sum(table.feature_count for table in workload.tables)
-    embedded = sum(table.feature_count * table.dim for table in workload.tables)
-    if workload.tower_modules:
-        embedded = sum(tower.outputs for tower in workload.tower_modules)
-        vectors = embedded // dim
-    width = embedded + numerical
-    if dense.interaction == "dot":
-        vectors += bool(dense.bottom_mlp)
-        pairs = vectors * vectors
-        macs = pairs * dim
-        return (
-            DenseSize(macs, 0, width + pairs, macs),
-            vectors * (vectors - 1) // 2 + numerical,
-        )
-    if dense.interaction == "dcn":
-        rank, count = dense.dcn_low_rank, dense.dcn_layers
-        products = DenseSize(0, 0, 2 * width * count)  # the product with the first layer's input
-        return _layers(_cross_layers(width, rank, count), tile) + products, width
-    if dense.interaction == "pool":
-        return DenseSize(0, 0, width), -(-embedded // dense.pool_stride) + numerical
-    return DenseSize(), width
 
 
 def _cross_layers(width: int, rank: int, count: int) -> Iterator[tuple[int, int]]:

@@ -113,9 +113,8 @@ class Peak:
     @cached_property
     def _after_forward(self) -> dict[str, float]:
         dense = self.workload.dense
-        kept = dense.activations_per_sample
-        if kept is None:
-            kept = dense_size(self.workload).activation_elements
+        stated = dense.activations_per_sample
+        kept = dense_size(self.workload).activation_elements if stated is None else float(stated)
         towers = [size.activation_elements for size in tower_sizes(self.workload)]
         kept += max(towers, default=0) * len(towers)  # of the samples of a rank in each tower
         activations = float(kept * COMPUTE_DTYPE_BYTES[dense.dtype] * self.samples_per_rank)

@@ -121,7 +121,7 @@ class Schedule:
         with_ids = [replace(resource, with_ids=True) for resource in exchange] if self.ids_overlap else []
         resources: dict[Over, Sequence[Resource]] = {
             "device": [DEVICE],
-            "bottom": [DEVICE] if self._workload.dense.bottom_mlp else [],
+            "bottom": [DEVICE] if any(not each.needs_vectors for each in self._workload.layers) else [],
             "tables": [DEVICE, *host],
             "rows": [DEVICE, *host, *(replace(resource, in_place=True) for resource in host)],
             "exchange": exchange,

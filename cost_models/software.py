@@ -13,7 +13,6 @@ from cost_models.coefficients import (
     host_coefficients,
     software_coefficients,
 )
-from cost_models.workload.dense_part import Dense
 from cost_models.workload.models import SoftwareMode, Workload
 from cost_models.workload.optimizers import STATE
 from cost_models.workload.towers import Towers
@@ -78,7 +77,7 @@ def host_parts(host: HostCoefficients, counts: HostCounts, factor: float = 1.0) 
 def host_counts(workload: Workload) -> HostCounts:
     """Counts of a workload whose modules have one kind of sharding each."""
     modules = {(table.name.rpartition(".")[0], table.pooled, table.weighted) for table in workload.tables}
-    layers, mode = dense_layers(workload.dense) + tower_layers(workload.towers), workload.software_mode
+    layers, mode = dense_layers(workload) + tower_layers(workload.towers), workload.software_mode
     if mode == "graph":
         return HostCounts(len(modules), 0, len(workload.tables), 0, 0, captured=min(layers, 1))
     has_state = workload.mode == "training" and STATE[workload.dense.optimizer].dense_arrays > 0
@@ -87,12 +86,11 @@ def host_counts(workload: Workload) -> HostCounts:
     return HostCounts(len(modules), 0, len(workload.tables), layers, stateful, compiled)
 
 
-def dense_layers(dense: Dense) -> int:
-    """Matrix products of the dense part; of one that is given by its totals, as many as the DLRM's."""
-    if dense.macs_per_sample is not None:
-        return EAGER_LAYERS if dense.macs_per_sample else 0
-    cross = CROSS_LAYER_PRODUCTS * dense.dcn_layers if dense.interaction == "dcn" and dense.top_mlp else 0
-    return len(dense.bottom_mlp) + cross + len(dense.top_mlp)
+def dense_layers(workload: Workload) -> int:
+    """Matrix products of the dense part with weights; of one that is given by its totals, as many as the DLRM's."""
+    if workload.dense.macs_per_sample is not None:
+        return EAGER_LAYERS if workload.dense.macs_per_sample else 0
+    return sum(product.has_weights for layer in workload.layers for product in layer.products)
 
 
 def tower_layers(towers: Towers | None) -> int:

@@ -6,6 +6,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from cost_models.workload import spellings, words
 from cost_models.workload.formats import wire_bytes
+from cost_models.workload.layers import NUMERICAL, Layer
 from cost_models.workload.optimizers import Optimizer
 from topologies.cluster import LATER
 from topologies.documents import Record
@@ -21,9 +22,16 @@ ComputeDtype = Annotated[ComputeWord, BeforeValidator(spellings.dtype)]
 SumDtype = Annotated[Literal["fp32", "fp16", "bf16"], BeforeValidator(spellings.dtype)]
 
 
+OF_SHORTHANDS = ("bottom_mlp", "interaction", "dcn_layers", "dcn_low_rank", "pool_stride", "top_mlp")
+"""What a graph of layers takes the place of."""
+
+
 class Dense(Record):
     """The part of the model that every rank holds: by its layers, or by its totals."""
 
+    layers: Annotated[tuple[Layer, ...], Field(exclude_if=lambda layers: not layers)] = ()
+    """The layers as a graph, instead of bottom_mlp, interaction and top_mlp, which stand for the graph of a DLRM or a
+    DCNv2."""
     numerical_features: Annotated[int, Field(ge=0)] = 0
     bottom_mlp: tuple[Annotated[int, Field(ge=1)], ...] = ()
     """Output widths of the layers that read the numerical features."""
@@ -71,6 +79,39 @@ class Dense(Record):
         that is the one."""
         size = COMPUTE_DTYPE_BYTES[self.dtype]
         return size if size < wire_bytes(self.master_weights or "fp32") else 0.0
+
+    @property
+    def stated_layers(self) -> tuple[Layer, ...]:
+        """The layers as they are stated, or those that bottom_mlp, interaction and top_mlp stand for; none where there
+        are totals, or nothing."""
+        if self.layers or self.macs_per_sample is not None or not (self.top_mlp or self.bottom_mlp):
+            return self.layers
+        layers, vectors = [Layer(kind="embeddings", name="embeddings", tables=("*",))], ("embeddings",)
+        if self.bottom_mlp:
+            layers.append(Layer(kind="mlp", name="bottom_mlp", inputs=(NUMERICAL,), sizes=self.bottom_mlp))
+        numbers = ("bottom_mlp",) if self.bottom_mlp else (NUMERICAL,) if self.numerical_features else ()
+        joined = (*vectors, *numbers)
+        if self.interaction == "dot":
+            layers.append(Layer(kind="dot", name="interaction", inputs=joined if self.bottom_mlp else vectors))
+            joined = ("interaction", *numbers)
+        elif self.interaction == "dcn":
+            rank, count = self.dcn_low_rank, self.dcn_layers
+            layers.append(Layer(kind="cross", name="interaction", inputs=joined, rank=rank, count=count))
+            joined = ("interaction",)
+        elif self.interaction == "pool":
+            layers.append(Layer(kind="pool", name="interaction", inputs=joined, stride=self.pool_stride))
+            joined = ("interaction",)
+        if self.top_mlp:
+            layers.append(Layer(kind="mlp", name="top_mlp", inputs=joined, sizes=self.top_mlp))
+        return tuple(layers)
+
+    @model_validator(mode="after")
+    def _layers_or_shorthands(self) -> Self:
+        of_others = (*OF_SHORTHANDS, "macs_per_sample", "parameters")
+        if self.layers and (given := [name for name in of_others if name in self.model_fields_set]):
+            message = f"says what layers say; give layers or {', '.join(given)}, not both"
+            raise ConflictError(message, given[0], "layers")
+        return self
 
     @model_validator(mode="after")
     def _layers_or_totals(self) -> Self:

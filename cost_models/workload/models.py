@@ -11,6 +11,8 @@ from cost_models.workload import spellings
 from cost_models.workload.dense_part import Dense, Dtype
 from cost_models.workload.formats import FORMATS
 from cost_models.workload.kernels import KernelSettings
+from cost_models.workload.layer_graph import Shape, SizedLayer, sized_layers
+from cost_models.workload.layers import expect_heads, named, within
 from cost_models.workload.optimizers import Optimizer
 from cost_models.workload.tower_partition import Tower, partition
 from cost_models.workload.towers import Towers
@@ -313,6 +315,35 @@ class Workload(Record):
             message = f"interaction 'dot' needs whole vectors of {width} numbers, and a tower gives {ragged[0]}"
             raise ConflictError(message, "towers.width", "dense.interaction")
         return self
+
+    @model_validator(mode="after")
+    def _buildable_layers(self) -> Self:
+        """Layers read what there is, and all of it."""
+        if self.dense.layers:
+            try:
+                _ = self.layers
+                expect_heads(named(self.dense.layers))
+            except ConflictError as error:
+                raise within(error, "dense.layers") from None
+        return self
+
+    @cached_property
+    def layers(self) -> tuple[SizedLayer, ...]:
+        """The dense part layer by layer, in the order of the forward pass; none where totals are given, or nothing."""
+        if not (stated := self.dense.stated_layers):
+            return ()
+        vectors = None if self.dense.layers and not self.tower_modules else self._joined_vectors
+        return sized_layers(stated, self.dense.numerical_features, self.tables, vectors)
+
+    @property
+    def _joined_vectors(self) -> Shape:
+        """What reaches the dense part of all tables: one vector for each feature, or what modules of towers give."""
+        dense = self.dense
+        dim = dense.bottom_mlp[-1] if dense.bottom_mlp else self.tables[0].dim
+        numbers = sum(table.feature_count * table.dim for table in self.tables)
+        if modules := self.tower_modules:
+            numbers = sum(tower.outputs for tower in modules)
+        return Shape(1, numbers) if numbers % dim else Shape(numbers // dim, dim)
 
     @cached_property
     def tower_parts(self) -> tuple[Tower, ...]:

@@ -6,7 +6,6 @@ from cost_models.coefficients import software_coefficients
 from cost_models.kinds import rank_kinds
 from cost_models.software import EAGER_LAYERS, EAGER_TABLES, dense_layers, host_work, software_of
 from cost_models.step import StepModel
-from cost_models.workload.dense_part import Dense
 from cost_models.workload.models import Workload
 from planner import plan
 from tests.oracles.instances import node_group, topology, workload
@@ -35,7 +34,7 @@ def test_without_a_word_the_profile_holds() -> None:
 
 def test_an_eager_step_of_the_model_that_was_measured_takes_what_was_measured() -> None:
     """The speed of the host is that of DLRM's published throughputs."""
-    assert dense_layers(Dense.model_validate(DLRM)) == EAGER_LAYERS
+    assert dense_layers(model_of()) == EAGER_LAYERS
     assert overhead_s(model_of(software_mode="eager")) == pytest.approx(OWN_S, rel=1e-12)
 
 
