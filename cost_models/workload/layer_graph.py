@@ -120,11 +120,8 @@ def sized_layers(
 
 def _forward_order(layers: Sequence[Layer]) -> list[int]:
     """Indices of layers, inputs first; as they stand where nothing forbids it."""
-    import networkx as nx
-
     index_of = {str(layer.name): index for index, layer in enumerate(layers)}
-    graph: nx.DiGraph[int] = nx.DiGraph()
-    graph.add_nodes_from(range(len(layers)))
+    edges: list[tuple[int, int]] = []
     for index, layer in enumerate(layers):
         for place, name in enumerate(layer.inputs):
             if name == NUMERICAL:
@@ -132,15 +129,24 @@ def _forward_order(layers: Sequence[Layer]) -> list[int]:
             if name not in index_of:
                 known = ", ".join([NUMERICAL, *(each for each in index_of if each != layer.name)])
                 raise ConflictError(f"there is no layer {name!r}; known here: {known}", f"{index}.inputs.{place}")
-            graph.add_edge(index_of[name], index)
+            edges.append((index_of[name], index))
+    if all(before < after for before, after in edges):
+        return list(range(len(layers)))
+    return _sorted(layers, edges)
+
+
+def _sorted(layers: Sequence[Layer], edges: Sequence[tuple[int, int]]) -> list[int]:
+    import networkx as nx
+
+    graph: nx.DiGraph[int] = nx.DiGraph()
+    graph.add_nodes_from(range(len(layers)))
+    graph.add_edges_from(edges)
     try:
         return list(nx.lexicographical_topological_sort(graph))
     except nx.NetworkXUnfeasible:
-        cycle = [layers[start].name for start, _ in nx.find_cycle(graph)]
-        words = " -> ".join(str(name) for name in [*cycle, cycle[0]])
-        raise ConflictError(
-            f"layers read each other in a circle: {words}", f"{index_of[str(cycle[0])]}.inputs"
-        ) from None
+        cycle = [start for start, _ in nx.find_cycle(graph)]
+        words = " -> ".join(str(layers[index].name) for index in [*cycle, cycle[0]])
+        raise ConflictError(f"layers read each other in a circle: {words}", f"{cycle[0]}.inputs") from None
 
 
 @dataclass
