@@ -1,0 +1,59 @@
+"""Prices of memory: the best plan at each, and a bound of what fits that no plan is below."""
+
+import math
+
+import numpy as np
+import pytest
+
+from planner.solvers.strategies.memory_price import plans_by_price, price_memory
+from planner.solvers.strategies.strategy_graph import StrategyGraph
+from tests.oracles.strategy_graphs import every_plan, random_graph
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_the_bound_is_the_best_of_any_price_and_below_every_plan_that_fits(seed: int) -> None:
+    """Against the dual over all prices at which two plans are even, and all plans."""
+    graph = random_graph(seed, most_layers=5)
+    cost, held = every_plan(graph)
+    for capacity in np.quantile(held, [0.0, 0.2, 0.5, 1.0]):
+        found = price_memory(graph, float(capacity))
+        best = cost[held <= capacity].min()
+        corners = np.unique(np.stack([cost, held]), axis=1)
+        gaps = np.subtract.outer(corners[1], corners[1])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            prices = np.unique(np.subtract.outer(corners[0], corners[0]) / -gaps)
+        prices = np.append(prices[np.isfinite(prices) & (prices >= 0)], 0.0)
+        dual = (corners[0] + prices[:, None] * (corners[1] - capacity)).min(axis=1).max()
+        assert found.lower_bound == pytest.approx(dual, rel=1e-6, abs=1e-6)
+        assert found.lower_bound <= best
+        assert found.plan is not None
+        assert found.plan.memory_bytes <= capacity
+        assert found.plan.cost >= best
+        assert (found.status == "optimal") <= (found.plan.cost == best)
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_at_every_price_a_listed_plan_is_best(seed: int) -> None:
+    """Those whose price it is: between its own first one and the next one's."""
+    graph = random_graph(seed, most_layers=5)
+    cost, held = every_plan(graph)
+    listed = plans_by_price(graph)
+    firsts = [each.from_price for each in listed]
+    assert firsts == sorted(firsts)
+    assert firsts[0] == 0.0
+    for each, last in zip(listed, [*firsts[1:], 100.0], strict=True):
+        for price in (each.from_price, (each.from_price + last) / 2, last):
+            assert each.plan.cost + price * each.plan.memory_bytes == pytest.approx((cost + price * held).min())
+    assert listed[-1].plan.memory_bytes == held.min()
+
+
+def test_where_nothing_fits_it_says_so() -> None:
+    """With no plan and a bound that no cost meets, also where there is no plan at all."""
+    layer = {"a": np.array([1.0, 2.0])}
+    for graph in (
+        StrategyGraph(layer, {}, {"a": np.array([9.0, 8.0])}),
+        StrategyGraph({"a": np.array([np.inf])}, {}, {"a": np.array([1.0])}),
+    ):
+        found = price_memory(graph, 7.0)
+        assert (found.status, found.plan, found.lower_bound) == ("infeasible", None, math.inf)
+    assert plans_by_price(StrategyGraph({"a": np.array([np.inf])})) == ()
