@@ -13,6 +13,7 @@ from cost_models.dense import optimizer_seconds
 from cost_models.exchange_lines import ExchangeLine, exchange_lines
 from cost_models.kinds import RankKind
 from cost_models.model import Column
+from cost_models.path_latency import Hops, inside_latency_s, leave_domains, path_latency_s
 from cost_models.replication import Replication
 from cost_models.resources import (
     DEVICE,
@@ -45,7 +46,7 @@ _IN_TOWER = _INSIDE | {"tower_all_reduce"}
 _EXCHANGE = tuple(Resource(kind, way) for kind in ("link", "nic") for way in WAYS)
 
 
-_HOPS = ("exchange_hops_s", "reduction_hops_s")
+_HOPS: tuple[Hops, Hops] = ("exchange_hops_s", "reduction_hops_s")
 """Fields of a kind of rank: the latency that the library adds in an exchange, and in a reduction."""
 
 
@@ -60,11 +61,6 @@ def _card_bytes_per_s(term: str, kind: RankKind) -> float:
     if term in _INSIDE:
         return kind.nic_in_tower
     return kind.nic_node_sums if term in _NODE_SUMS else kind.nic_all_to_all
-
-
-def _leaves_domains(kinds: Sequence[RankKind]) -> bool:
-    """Whether ranks of these kinds exchange with some beyond their domains."""
-    return any(kind.domain_ranks < kind.world_size for kind in kinds)
 
 
 @dataclass(frozen=True)
@@ -152,7 +148,7 @@ class Schedule:
     def _has(self, resource: Resource) -> bool:
         if resource.kind == "nic":
             sums = () if self._replication is None else self._replication.kinds
-            return _leaves_domains((*self._kinds, *sums))
+            return leave_domains((*self._kinds, *sums))
         return True
 
     @property
@@ -294,14 +290,14 @@ class Schedule:
 
     def _lines(self, stage: str) -> tuple[ExchangeLine, ...]:
         kinds, reduces = self._kinds_in(stage), stage in _REDUCED
-        leaves, library_s = _leaves_domains(kinds), self._software.collective_latency_s.value
+        leaves, library_s = leave_domains(kinds), self._software.collective_latency_s.value
         protocols = [kind.reduction_protocols if reduces else kind.exchange_protocols for kind in kinds]
         if stage in _INSIDE:
             if "nic" in self._tower_links:
-                return exchange_lines(protocols, library_s + self._path_latency_s(kinds, "tower_hops_s"), max)
-            return exchange_lines(protocols, library_s + self._inside_latency_s, lambda inside_s, _: inside_s)
+                return exchange_lines(protocols, library_s + path_latency_s(self._topology, kinds, "tower_hops_s"), max)
+            return exchange_lines(protocols, library_s + inside_latency_s(self._topology), lambda inside_s, _: inside_s)
         among_peers = self.has_towers and stage in _EXCHANGED
-        path_s = library_s + self._path_latency_s(kinds, "peers_hops_s" if among_peers else _HOPS[reduces])
+        path_s = library_s + path_latency_s(self._topology, kinds, "peers_hops_s" if among_peers else _HOPS[reduces])
         if not leaves:
             return exchange_lines(protocols, path_s, lambda inside_s, _: inside_s)
         if among_peers:  # ports carry partial sums of all ranks only
@@ -314,24 +310,6 @@ class Schedule:
         sums = None if self._replication is None else self._replication.sums_of(term)
         return self._kinds if sums is None else sums.kinds
 
-    @property
-    def _inside_latency_s(self) -> float:
-        """The latency of the longest path between two ranks of a domain."""
-        return max((group.links.scale_up or group.links.pcie).latency for group in self._topology.nodes)
-
-    def _path_latency_s(self, kinds: Sequence[RankKind], hops_s: str) -> float:
-        """The latency of the longest path between two ranks that exchange: in a domain or, where they leave theirs,
-        over the network, with what the library adds: `hops_s` of their kind."""
-        groups, levels = self._topology.nodes, self._topology.network.levels
-        if not _leaves_domains(kinds):
-            return self._inside_latency_s
-        cards = [
-            group.links.scale_out.latency + float(getattr(kind, hops_s))
-            for kind, group in zip(kinds, groups, strict=True)
-            if group.links.scale_out
-        ]
-        return max(cards, default=0.0) + sum(level.latency for level in levels)
-
     @cached_property
     def uplinks(self) -> tuple[Uplink, ...]:
         """Both directions of every oversubscribed level that does not hold the whole cluster."""
@@ -341,7 +319,7 @@ class Schedule:
         card_rate = np.repeat(cards, [group.count for group in groups])
         kind_of_node = np.repeat(np.arange(len(groups)), [group.count for group in groups])
         uplinks: list[Uplink] = []
-        if not _leaves_domains(self._kinds):
+        if not leave_domains(self._kinds):
             return ()
         narrowing = 1.0  # of all switches on the way up: a level's oversubscription is that of what reaches it
         for level, switches in enumerate(self._topology.network.levels):

@@ -1,0 +1,87 @@
+"""Seconds of collectives among groups of ranks are those of the laws, at the bytes that a rank moves in its group."""
+
+import itertools
+
+import pytest
+
+from cost_models.collective_calls import CollectiveCall, Members
+from cost_models.collective_laws import collective_law
+from cost_models.collectives import all_reduce_seconds
+from cost_models.group_laws import GroupLaws
+from cost_models.groups import RankGroup
+from cost_models.kinds import rank_kinds
+from cost_models.registry import cost_model
+from cost_models.resources import LINK_OUT, NIC_OUT
+from cost_models.step_exchanges import reduction_line
+from tests.oracles.instances import node_group, topology, workload
+
+CLUSTER = topology(node_group("a", nodes=4, ranks=8))
+WORKLOAD = workload([{"rows": 1000, "dim": 16}], dense={"top_mlp": [1024, 1]}, software="hugectr")
+SIZES = (1e3, 1e6, 1e9)
+
+
+def test_groups_are_runs_of_ranks_or_those_at_the_same_place_of_each() -> None:
+    """Written out for 2 nodes of 4; members of a node and of a domain counted one by one."""
+    world = RankGroup(4, 4, 8)
+    for members, groups in (
+        (Members(2), [[0, 1], [2, 3], [4, 5], [6, 7]]),
+        (Members(8), [list(range(8))]),
+        (Members(2, are_peers=True), [[0, 4], [1, 5], [2, 6], [3, 7]]),
+        (Members(4, are_peers=True), [[0, 2, 4, 6], [1, 3, 5, 7]]),
+    ):
+        of_rank = members.group_of_rank(8)
+        assert [[rank for rank in range(8) if of_rank[rank] == group] for group in range(len(groups))] == groups
+        near = sum(rank < 4 for rank in groups[0])
+        assert members.group(world) == RankGroup(near, near, len(groups[0]))
+    with pytest.raises(ValueError, match="8 ranks do not make groups of 3"):
+        Members(3).group(world)
+    with pytest.raises(ValueError, match="runs of 4 ranks cut the 6 of a domain unevenly"):
+        Members(4).group(RankGroup(6, 6, 12))
+
+
+@pytest.mark.parametrize("operation", ["all_reduce", "reduce_scatter", "all_gather", "all_to_all"])
+def test_inside_a_node_it_is_the_measured_law(operation: str) -> None:
+    """(n-1)/n of the buffer over each port, twice that for an all-reduce, among 2, 4 and 8 ranks."""
+    laws = GroupLaws(CLUSTER, WORKLOAD)
+    for ranks, size in itertools.product((2, 4, 8), SIZES):
+        law = collective_law(operation, "A100-SXM4-40GB", "nvlink3", 300e9, ranks)  # type: ignore[arg-type]
+        assert law is not None
+        wire = size * (ranks - 1) / ranks * (2 if operation == "all_reduce" else 1)
+        call = CollectiveCall(operation, "forward", size, Members(ranks))  # type: ignore[arg-type]
+        assert laws.seconds(call) == pytest.approx(float(law.seconds(wire)))
+
+
+def test_an_all_reduce_of_all_ranks_is_that_of_dense_gradients() -> None:
+    """As the step is priced: port and card at the same time, beside the latency of the line that is fastest for the
+    port."""
+    model = cost_model("physical", CLUSTER, WORKLOAD)
+    kinds = rank_kinds(CLUSTER, WORKLOAD)
+    for size in SIZES:
+        line = reduction_line(model.schedule.lines["all_reduce"], kinds, size)
+        loads = all_reduce_seconds(size, kinds[0], line.port_bytes_per_s[0])
+        found = GroupLaws(CLUSTER, WORKLOAD).seconds(CollectiveCall("all_reduce", "backward", size, Members(32)))
+        assert found == pytest.approx(line.latency_s + max(loads[LINK_OUT], loads[NIC_OUT]))
+
+
+def test_peers_of_nodes_use_cards_alone() -> None:
+    """An all-reduce among the four ranks at the same place of four nodes takes twice as long where two ranks share a
+    card, and longer again where switches are oversubscribed."""
+    seconds = []
+    for cards, narrowing in ((8, 1.0), (4, 1.0), (4, 2.0)):
+        cluster = topology(node_group("a", nodes=4, ranks=8, cards=cards), oversubscription=narrowing)
+        calls = [CollectiveCall("all_reduce", "backward", size, Members(4, are_peers=True)) for size in (1e9, 2e9)]
+        few, many = (GroupLaws(cluster, WORKLOAD).seconds(call) for call in calls)
+        seconds.append(many - few)
+    (kind,) = rank_kinds(CLUSTER, WORKLOAD, lambda _: RankGroup(1, 1, 4))
+    assert seconds[0] == pytest.approx(2 * 1e9 * 3 / 4 / kind.nic_all_reduce)
+    assert seconds[1] == pytest.approx(2 * seconds[0])
+    assert seconds[2] > seconds[1]
+
+
+def test_nothing_takes_no_time() -> None:
+    """A group of one, and no bytes."""
+    laws = GroupLaws(CLUSTER, WORKLOAD)
+    assert laws.seconds(CollectiveCall("all_gather", "forward", 1e9, Members(1))) == 0.0
+    assert laws.seconds(CollectiveCall("all_gather", "forward", 0.0, Members(8))) == 0.0
+    two = [CollectiveCall("all_gather", "forward", 1e6, Members(8))] * 2
+    assert laws.total_seconds(two) == 2 * laws.seconds(two[0])
