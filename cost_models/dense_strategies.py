@@ -138,6 +138,11 @@ class NumberBytes:
         """Bytes of a weight's copy beside the weight that is updated; 0 where there is none."""
         return self.computed if self.computed < self.updated else 0.0
 
+    @property
+    def update_bytes(self) -> float:
+        """Bytes that an update reads and writes for a weight: itself and its state twice, its gradient, its copy."""
+        return 2 * (self.updated + self.state) + self.gradient + self.copied
+
     @classmethod
     def of(cls, dense: Dense) -> "NumberBytes":
         """Those of a dense part's formats."""

@@ -5,6 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cost_models.collective_calls import CollectiveCall, Members
+from cost_models.dense import optimizer_seconds, parameter_bytes
+from cost_models.dense_size import rank_parameters
 from cost_models.dense_strategies import (
     DenseStrategy,
     NumberBytes,
@@ -14,6 +16,7 @@ from cost_models.dense_strategies import (
     strategies,
 )
 from cost_models.workload.dense_part import Dense
+from tests.oracles.instances import workload
 
 MIXED = NumberBytes(updated=4, computed=2, gradient=2, sent_gradient=2, state=8)
 """Adam in mixed precision: ZeRO's 2 + 2 + 12 bytes a weight."""
@@ -145,6 +148,18 @@ def test_numbers_are_those_of_the_formats_of_a_dense_part() -> None:
     assert (plain, plain.copied) == (NumberBytes(4, 4, 4, 4, 0), 0)
     coded = NumberBytes.of(Dense(dtype="bf16", gradients="int8"))
     assert (coded.gradient, coded.sent_gradient) == (4, 1)
+
+
+@pytest.mark.parametrize(
+    "dense", [{"dtype": "bf16", "optimizer": "adam"}, {"optimizer": "sgd"}, {"optimizer": "adagrad"}]
+)
+def test_an_update_moves_what_that_of_the_dense_part_does(dense: dict[str, object]) -> None:
+    """Of all weights, at one byte a second."""
+    asked = workload([{"rows": 10, "dim": 4}], dense={"top_mlp": [8, 1], **dense})
+    moved = NumberBytes.of(asked.dense).update_bytes * rank_parameters(asked)
+    assert moved == pytest.approx(optimizer_seconds(asked, 1.0))
+    held = held_bytes(DenseStrategy(), TrainedLayer(rank_parameters(asked), 0, 0), NumberBytes.of(asked.dense), 1.0)
+    assert held.kept == pytest.approx(parameter_bytes(asked))
 
 
 def test_what_is_no_strategy_is_refused() -> None:
