@@ -68,7 +68,8 @@ def constrained_optimum(graph: StrategyGraph, capacity_bytes: float, most_labels
         return priced
     limits = list(_limits(graph, order, priced, capacity_bytes))
     messages = limits[0].elimination.messages
-    labels = _Labels(np.zeros((1, len(order)), dtype=np.int64), np.zeros(1), np.zeros(1))
+    numbers = np.min_scalar_type(max(graph.strategies))
+    labels = _Labels(np.zeros((1, len(order)), dtype=numbers), np.zeros(1), np.zeros(1))
     for number in reversed(range(len(messages))):
         layer = messages[number].layer
         if len(labels) * graph.strategies[layer] > most_labels:
@@ -103,7 +104,7 @@ def _extended(graph: StrategyGraph, labels: _Labels, layer: int, chosen_layers: 
     """Each label with each strategy of a layer that can be had with it; the layer itself is among the chosen ones."""
     count = graph.strategies[layer]
     chosen = np.repeat(labels.chosen, count, axis=0)
-    chosen[:, layer] = np.tile(np.arange(count), len(labels))
+    chosen[:, layer] = np.tile(np.arange(count, dtype=chosen.dtype), len(labels))
     name = graph.layers[layer]
     cost = np.repeat(labels.cost, count) + graph.costs[name][chosen[:, layer]]
     for writer, reader, between in graph.numbered_edges():
