@@ -12,10 +12,9 @@ import numpy as np
 
 from cost_models.coefficients import CollectiveOperation
 from cost_models.collective_calls import CollectiveCall, Members
-from cost_models.collective_laws import Protocol, collective_law
+from cost_models.collective_laws import Protocol
 from cost_models.exchange_lines import ExchangeLine, exchange_lines, fastest_line
-from cost_models.groups import RankGroup
-from cost_models.kinds import RankKind, rank_kinds
+from cost_models.kinds import RankKind, measured_law, rank_kinds, world_of
 from cost_models.path_latency import leave_domains, path_latency_s
 from cost_models.replication import uplink_slowdown
 from cost_models.shards import Floats
@@ -59,7 +58,8 @@ class _Groups:
     """The same of groups of one size."""
 
     def __init__(self, topology: Topology, workload: Workload, members: Members) -> None:
-        self.kinds = rank_kinds(topology, workload, lambda group: members.group(_world(topology, group)))
+        world = world_of(topology)
+        self.kinds = rank_kinds(topology, workload, lambda group: members.group(world(group)))
         library_s = software_of(workload).collective_latency_s.value
         self.lines = {each: self._lines(topology, each, library_s) for each in OPERATIONS}
         fabric = Fabric(topology)
@@ -94,17 +94,10 @@ def _inside(inside_s: float, _: float) -> float:
 
 def _protocols(operation: CollectiveOperation, group: NodeGroup, kind: RankKind) -> tuple[Protocol, ...]:
     """Those of an operation over the ports of a kind of rank: as measured, or those of an exchange or a reduction."""
-    up = group.links.scale_up
-    link, port = (up.kind, up.bandwidth) if up else ("pcie", group.links.pcie.bandwidth)
-    law = collective_law(operation, group.accelerators.device, link, port, kind.domain_ranks)
+    law = measured_law(operation, group, kind.domain_ranks)
     if law is not None:
         return law.protocols
     return kind.reduction_protocols if operation == "all_reduce" else kind.exchange_protocols
-
-
-def _world(topology: Topology, group: NodeGroup) -> RankGroup:
-    world = topology.world_size
-    return RankGroup(group.accelerators.count, min(group.domain_ranks, world), world)
 
 
 def _ranks_per_card(fabric: Fabric, kind: int) -> float:

@@ -208,7 +208,7 @@ def rank_kinds(
 ) -> tuple[RankKind, ...]:
     """One kind per node group, in the order of the groups; `among` are the ranks that those of a group exchange with,
     where they are not all that there are."""
-    return tuple(_kind(topology, group, workload, (among or _world(topology))(group)) for group in topology.nodes)
+    return tuple(_kind(topology, group, workload, (among or world_of(topology))(group)) for group in topology.nodes)
 
 
 def domains_per_tower(topology: Topology, workload: Workload) -> int:
@@ -225,7 +225,8 @@ def _tower(world: RankGroup, domains: int) -> RankGroup:
     return RankGroup(min(world.per_node, world.per_domain), world.per_domain, domains * world.per_domain)
 
 
-def _world(topology: Topology) -> Callable[[NodeGroup], RankGroup]:
+def world_of(topology: Topology) -> Callable[[NodeGroup], RankGroup]:
+    """All ranks, as those of a node group meet them."""
     world = topology.world_size
     return lambda group: RankGroup(group.accelerators.count, min(group.domain_ranks, world), world)
 
@@ -322,7 +323,7 @@ def _balanced_wire_bytes(workload: Workload, world: int, domain: int) -> float:
 
 def _protocols(operation: CollectiveOperation, group: NodeGroup, domain: int, spec_rate: float) -> tuple[Protocol, ...]:
     """Those of a collective inside the domain; without measurements one, at the rate of the link's share."""
-    law = _measured_law(operation, group, domain)
+    law = measured_law(operation, group, domain)
     return law.protocols if law else (Protocol(None, spec_rate),)
 
 
@@ -333,7 +334,7 @@ def _sums_slowdown(group: NodeGroup, domain: int, workload: Workload, world: int
     they have where every table's rows are cut, `world` times those of vectors.
     """
     laws = {
-        operation: _measured_law(operation, group, domain)
+        operation: measured_law(operation, group, domain)
         for operation in ("all_to_all", "reduce_scatter", "all_gather")
     }
     apart = [law for law in laws.values() if law is not None and law.sums_apart]
@@ -347,11 +348,12 @@ def _sums_slowdown(group: NodeGroup, domain: int, workload: Workload, world: int
 
 def _takes_turns(group: NodeGroup, domain: int) -> bool:
     """Whether the measurements say so of the group's ports."""
-    law = _measured_law("all_to_all", group, domain)
+    law = measured_law("all_to_all", group, domain)
     return law is not None and law.takes_turns
 
 
-def _measured_law(operation: CollectiveOperation, group: NodeGroup, domain: int) -> CollectiveLaw | None:
+def measured_law(operation: CollectiveOperation, group: NodeGroup, domain: int) -> CollectiveLaw | None:
+    """That of an operation over the ports of a node group, among so many ranks of a domain."""
     up = group.links.scale_up
     link, port = (up.kind, up.bandwidth) if up else ("pcie", group.links.pcie.bandwidth)
     return collective_law(operation, group.accelerators.device, link, port, domain)

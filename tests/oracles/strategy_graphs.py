@@ -5,9 +5,9 @@ import numpy as np
 from planner.solvers.strategies.strategy_graph import StrategyGraph
 
 
-def random_graph(seed: int, most_layers: int = 7, most_strategies: int = 4) -> StrategyGraph:
+def random_graph(seed: int, most_layers: int = 7, most_strategies: int = 4, forbidden: float = 0.0) -> StrategyGraph:
     """A random directed acyclic graph whose costs and bytes are small whole numbers, so that sums are exact and ties
-    frequent."""
+    frequent; a share of the pairs of neighbours' strategies is forbidden."""
     random = np.random.default_rng(seed)
     names = [f"layer{n}" for n in range(random.integers(1, most_layers + 1))]
     count = {name: int(random.integers(1, most_strategies + 1)) for name in names}
@@ -18,6 +18,8 @@ def random_graph(seed: int, most_layers: int = 7, most_strategies: int = 4) -> S
         for v in names[place + 1 :]
         if random.random() < share
     }
+    for between in edges.values():
+        between[random.random(between.shape) < forbidden] = np.inf
     costs = {name: random.integers(0, 30, count[name]).astype(float) for name in names}
     held = {name: random.integers(0, 12, count[name]).astype(float) for name in names}
     return StrategyGraph(costs, edges, held)
