@@ -16,7 +16,6 @@ from cost_models.collective_calls import CollectiveCall, Members, Phase
 Layout = Literal["samples", "tokens", "columns", "replicated", "partial"]
 """Along which dimension the samples of the group are cut over its ranks, or that each has them all: as they are, or as
 addends of them."""
-CUT_LAYOUTS: frozenset[Layout] = frozenset({"samples", "tokens", "columns"})
 _OF_GRADIENT: dict[Layout, Layout] = {"replicated": "partial", "partial": "replicated"}
 
 

@@ -1,4 +1,4 @@
-"""PaSE's cost model and two of its networks, for its published costs: a FLOP is the unit, of one machine word at most.
+"""PaSE's cost model, whose unit is a FLOP, and two of its networks, for the costs that its code finds.
 
 Written from "PaSE: Parallelization Strategies for Efficient DNN Training" (Elango, IPDPS 2021) and what its code
 (baidu-research/PaSE) counts: 8 bytes a word, 3 passes, pointwise work of the outputs, all-reduces of local blocks. A

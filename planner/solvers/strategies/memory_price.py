@@ -69,7 +69,8 @@ def plans_by_price(graph: StrategyGraph) -> tuple[PricedPlan, ...]:
     pricing = _Pricing(graph, None)
     if (cheapest := pricing.best_at(0.0)) is None:
         return ()
-    met, chords = [cheapest, pricing.leanest()], [(cheapest, pricing.leanest())]
+    leanest = pricing.leanest()
+    met, chords = [cheapest, leanest], [(cheapest, leanest)]
     while chords:
         richer, leaner = chords.pop()
         if richer.memory_bytes <= leaner.memory_bytes:
