@@ -7,7 +7,7 @@ or over those of a node alone (HYBRID_SHARD of PyTorch's FSDP). Every rank compu
 """
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -175,13 +175,17 @@ class HeldBytes:
         return self.weights + self.gradients + self.state + self.activations
 
 
-def strategies(world_size: int, inside: int) -> tuple[DenseStrategy, ...]:
+def strategies(world_size: int, inside: int, cuts: Sequence[Cut] = tuple(CUTS)) -> tuple[DenseStrategy, ...]:
     """All strategies of a layer on a world whose nodes, or scale-up domains, have `inside` ranks; the simplest first:
-    replicated, sharded inside, sharded over all, then the same of work that is cut inside."""
+    replicated, sharded inside, sharded over all, then the same of work that is cut inside.
+
+    `cuts` are those that the layer allows: only layers of a history have tokens, only matrix products columns and rows.
+    Its samples are always each rank's own in the first ones.
+    """
     found = [DenseStrategy()]
     for shards, stage in itertools.product(sorted({inside, world_size} - {1}), SHARDED):
         found.append(DenseStrategy("samples", 1, stage, shards))
-    for cut in ("tokens", "columns", "rows") if inside > 1 else ():
+    for cut in [each for each in cuts if each != "samples"] if inside > 1 else ():
         whole = DenseStrategy(cut, inside)
         found.append(whole)
         copies = whole.copies(world_size)

@@ -62,7 +62,7 @@ class StrategyCosts:
 
     def between(self, elements: float, writers: Sequence[DenseStrategy], readers: Sequence[DenseStrategy]) -> Floats:
         """[S of the writer, S of the reader] seconds in which so many numbers of a sample, and their gradients, come
-        from one layer to the next."""
+        from one layer to the next. What several layers read is brought to each by itself."""
         size = elements * self.numbers.computed
         placed = {
             (written, read): self.laws.total_seconds(layout_calls(written, read, size, self.samples_per_rank))

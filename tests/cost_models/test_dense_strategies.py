@@ -8,6 +8,7 @@ from cost_models.collective_calls import CollectiveCall, Members
 from cost_models.dense import optimizer_seconds, parameter_bytes
 from cost_models.dense_size import rank_parameters
 from cost_models.dense_strategies import (
+    SHARDED,
     DenseStrategy,
     NumberBytes,
     TrainedLayer,
@@ -123,6 +124,15 @@ def test_all_strategies_hold_the_same_model(sizes: tuple[int, int], numbers: Num
             assert held.weights * parts == pytest.approx(1e6 * numbers.updated)
             assert held.gradients * parts == pytest.approx(1e6 * numbers.gradient)
         list(layer_calls(strategy, LAYER, numbers, samples, world))
+
+
+def test_a_layer_without_products_is_cut_along_samples_and_tokens_alone() -> None:
+    """Norms have no columns of weights to cut; on one node nothing is sharded twice."""
+    assert {each.cut for each in strategies(16, 8, ("samples", "tokens"))} == {"samples", "tokens"}
+    assert strategies(8, 8, ("samples",)) == (
+        DenseStrategy(),
+        *(DenseStrategy(stage=stage, shard_ranks=8) for stage in SHARDED),
+    )
 
 
 def test_activations_are_cut_but_for_inputs_that_all_columns_read() -> None:
