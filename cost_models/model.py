@@ -14,7 +14,7 @@ from cost_models.amounts import NO_RESERVE, Amount, Reserve
 from cost_models.coefficients_used import CoefficientsUsed
 from cost_models.error_bars import ErrorBars
 from cost_models.replicas import Replicas
-from cost_models.resources import PCIE, Resource
+from cost_models.resources import DEVICE, PCIE, Resource
 from cost_models.shards import (
     EVERYWHERE,
     EXTENT_OF_SHARDING,
@@ -155,6 +155,8 @@ class CostModel(ABC):
     of a node are consecutive, and of one kind where node-wide shardings are options."""
     base_loads: Floats
     """[K, C] seconds on each rank's resources before any table is placed."""
+    device_begins: Floats | None = None
+    """[K, C] of those base loads, what is no work but a later begin; None where there is none."""
     base_bytes: Floats
     """[M] bytes on each rank before any table is placed."""
     pool_bytes: tuple[Floats, ...]
@@ -273,10 +275,24 @@ class CostModel(ABC):
         """The model whose costs, summed, are what a placement takes; see `protocols`."""
         return self
 
-    def evaluate(self, placed: PlacedShards) -> Evaluation:
-        """Stage times and bytes of a placement, summed shard by shard."""
-        load, stored = self._placed(placed, self.block_costs)
+    def evaluate(self, placed: PlacedShards, slowness: Floats | None = None) -> Evaluation:
+        """Stage times and bytes of a placement, summed shard by shard; with devices that take `slowness` [W] times as
+        long as usual."""
+        load, stored = self.rank_loads(placed, slowness)
         return self._evaluation(load, stored + self.base_bytes)
+
+    def rank_loads(self, placed: PlacedShards, slowness: Floats | None = None) -> tuple[Floats, Floats]:
+        """[W, C] seconds that each rank brings to its resources, and the bytes [W, M] on it of what is placed."""
+        load, stored = self._placed(placed, self.block_costs)
+        if slowness is not None:
+            begins = 0.0 if self.device_begins is None else self.device_begins[self.kind_of_rank]
+            load += np.where(self.is_device, (load - begins) * (slowness - 1.0)[:, None], 0.0)
+        return load, stored
+
+    @property
+    def is_device(self) -> NDArray[np.bool_]:
+        """[C] columns of what devices do, rank by rank."""
+        return np.array([column.resource == DEVICE for column in self.columns])
 
     def _placed(self, placed: PlacedShards, costs_of: Callable[[Blocks, int], BlockCosts]) -> tuple[Floats, Floats]:
         """[W, C] loads that each rank brings to its resources, and the bytes on it of what is placed."""
@@ -312,13 +328,19 @@ class CostModel(ABC):
         """The 90 % bands of a placement's step and stages; None where the model has none (see `without_error_bars`)."""
         return None
 
+    def instance_loads(self, load: Floats) -> Floats:
+        """[W, C] the load of the instance that each rank uses, of what each rank brings to it."""
+        total = np.empty_like(load)
+        for c, column in enumerate(self.columns):
+            instance = self.resource_of_rank(column.resource)
+            total[:, c] = np.bincount(instance, weights=load[:, c])[instance]
+        return total
+
     def _evaluation(self, load: Floats, stored: Floats) -> Evaluation:
         """From the loads [W, C] that each rank brings to its resources."""
         busy = np.zeros((len(load), len(self.stages)))
         binding: list[Resource | None] = [None] * len(self.stages)
-        for c, column in enumerate(self.columns):
-            instance = self.resource_of_rank(column.resource)
-            total = np.bincount(instance, weights=load[:, c])[instance]
+        for column, total in zip(self.columns, self.instance_loads(load).T, strict=True):
             if total.max() > busy[:, column.stage].max():
                 binding[column.stage] = column.resource
             busy[:, column.stage] = np.maximum(busy[:, column.stage], total)

@@ -114,6 +114,7 @@ class StepCosts(CostModel):
         self.protocol_stages = tuple(stage for stage in self.schedule.collectives if stage in of_lines)
         self._beside: Floats = self.schedule.overheads.copy()  # constants without the latencies of exchanges
         self.base_loads: Floats = self._base_loads()
+        self.device_begins: Floats = np.zeros_like(self.base_loads)
         self._let_others_run_beside_the_dense_part()
         self._take_lines((0,) * len(self.protocol_stages))
         if not self.coefficients.software.ids_arrive_sharded:
@@ -223,9 +224,9 @@ class StepCosts(CostModel):
             seconds.append(model._evaluation(load, none).stage_seconds[where])
         return self.at_protocols(tuple(np.argmin(seconds, axis=0).tolist()))
 
-    def evaluate(self, placed: PlacedShards) -> Evaluation:
+    def evaluate(self, placed: PlacedShards, slowness: Floats | None = None) -> Evaluation:
         """Stage times and bytes of a placement, summed shard by shard, by the laws of its exchanges."""
-        return super(StepCosts, self.linearised_at(placed)).evaluate(placed)
+        return super(StepCosts, self.linearised_at(placed)).evaluate(placed, slowness)
 
     def evaluate_nothing(self) -> Evaluation:
         """The stages if no table were placed, and nothing exchanged."""
@@ -369,7 +370,9 @@ class StepCosts(CostModel):
             instance = self.resource_of_rank(self.columns[c].resource)
             sharing = np.bincount(instance)[instance]
             for k, late_s in enumerate(seconds):
-                self.base_loads[k, c] += late_s / sharing[self.kind_of_rank == k].max()
+                later_s = late_s / sharing[self.kind_of_rank == k].max()
+                self.base_loads[k, c] += later_s
+                self.device_begins[k, c] += later_s
 
     def _put(self, target: Floats, term: str, seconds: dict[Resource, float], kind: int) -> None:
         for resource, value in seconds.items():

@@ -77,6 +77,7 @@ def size(
             raise InputError.at(subject, f"{given} {unit} must be above 0 and finite")
     rules = policy if isinstance(policy, Document) else policy_document(policy)
     allowed = validate(rules, Policy)
+    allowed.expect_nominal("sizes are those")
     index = group_index(topology, group)
     if max_nodes < 1:
         raise InputError.at("max nodes", f"{max_nodes} is below 1")

@@ -34,6 +34,7 @@ def diff(
       planner diff monday.json tuesday.json
     """
     from planner.document.table_differences import restarted, table_differences
+    from planner.reports.robustness import scenario_words
     from planner.verification.loading import load_plan
     from topologies.units import format_bytes
 
@@ -46,6 +47,8 @@ def diff(
     streams.say(
         f"{len(records):,} {differ}; {format_bytes(moved)} move" if records else "the plans place all tables alike"
     )
+    if words := scenario_words(*(plan.robust for plan in plans)):
+        streams.say(words)
     if names := restarted(*plans):
         shown = ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN:,} more" if len(names) > SHOWN else "")
         streams.say(

@@ -138,6 +138,14 @@ ReplicasFlag = Annotated[
         " from, or all that divide the cluster.",
     ),
 ]
+RobustFlag = Annotated[
+    str | None,
+    typer.Option(
+        metavar="pNN",
+        help="Minimise this quantile of the step over scenarios, as in p95: pooling and skew drift, one rank is slow."
+        " The policy's key robust says how much.",
+    ),
+]
 SyncEveryFlag = Annotated[
     int | None,
     typer.Option(metavar="STEPS", min=1, help="With --replicas: average the copies after so many steps. Unset: 1."),

@@ -108,9 +108,10 @@ def policy(
     reserve: Sequence[str] | None = None,
     replicas: str | None = None,
     sync_every: int | None = None,
+    robust: str | None = None,
 ) -> "Document":
-    """The policy of a file, narrowed by flags; --runtime, --exchange, --reserve, --replicas and --sync-every take the
-    place of what it says."""
+    """The policy of a file, narrowed by flags; --runtime, --exchange, --reserve, --replicas, --sync-every and --robust
+    take the place of what it says."""
     from typing import get_args
 
     from cost_models.shards import MEMORY_TIERS, PLACEMENT_TIERS, SHARDINGS, STATE_PLACES
@@ -147,6 +148,7 @@ def policy(
             raise typer.BadParameter(f"{text!r} is not TIER=SIZE; write for example hbm=10%", param_hint="--reserve")
         replace(document, ("reserve", word("--reserve", tier, MEMORY_TIERS)), size, f"--reserve {text}")
     _set_replicas(document, replicas, sync_every)
+    _set_robust(document, robust)
     return document
 
 
@@ -161,6 +163,15 @@ def _set_replicas(document: "Document", replicas: str | None, sync_every: int | 
         if replicas is None and not (isinstance(document.data, dict) and document.data.get("replicas")):
             expect_unused("without --replicas", sync_every=sync_every)
         replace(document, ("replicas", "sync_every"), sync_every, f"--sync-every {sync_every}")
+
+
+def _set_robust(document: "Document", quantile: str | None) -> None:
+    """The quantile that a plan is asked for, in the scenarios that the file describes."""
+    from planner.formulation.policy import replace
+
+    if quantile is not None:
+        is_told_more = isinstance(document.data, dict) and isinstance(document.data.get("robust"), dict)
+        replace(document, ("robust", "quantile") if is_told_more else ("robust",), quantile, f"--robust {quantile}")
 
 
 def _forbid(document: "Document", text: str) -> None:

@@ -56,6 +56,7 @@ def memory(
         assert topology is not None
         cluster, model = inputs.load_inputs(topology, workload, nodes=nodes, global_batch=global_batch, overrides=set_)
         rules = validate(inputs.policy(policy, reserve=reserve), Policy)
+        rules.expect_nominal("memory is that")
         records, warning = report.of_inputs(cluster, model, rules), None
     if output_format is Format.TABLE:
         report.render(records, streams.console())

@@ -48,6 +48,7 @@ def plan(
     reserve: flags.ReserveFlag = None,
     replicas: flags.ReplicasFlag = None,
     sync_every: flags.SyncEveryFlag = None,
+    robust: flags.RobustFlag = None,
     time_limit: Annotated[
         str | None,
         typer.Option(metavar="TIME", help="Search this long, as in 30s. Unset: 60s, or with --effort no limit."),
@@ -156,6 +157,7 @@ def plan(
         reserve=reserve,
         replicas=replicas,
         sync_every=sync_every,
+        robust=robust,
     )
     time_limit_s = None if time_limit is None else values.seconds("--time-limit", time_limit)
     wanted_gap = values.share("--gap", gap)

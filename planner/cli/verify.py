@@ -37,6 +37,7 @@ def verify(
     pin: flags.PinFlag = None,
     forbid: flags.ForbidFlag = None,
     reserve: flags.ReserveFlag = None,
+    robust: flags.RobustFlag = None,
     from_: Annotated[
         Path | None,
         typer.Option("--from", metavar="PLAN", help="The plan that this one was re-planned from: checks what moved."),
@@ -86,6 +87,7 @@ def verify(
         "pin": pin,
         "forbid": forbid,
         "reserve": reserve,
+        "robust": robust,
     }
     rules = inputs.policy(policy, **narrowing) if policy is not None or any(narrowing.values()) else None  # type: ignore[arg-type]
     allowed = None if rules is None else _as_planned(validate(rules, Policy), document)

@@ -17,6 +17,7 @@ from planner.diagnosis.priced_options import PricedOptions
 from planner.diagnosis.reasons import Contributor, PlanReasons, StageReasons, TableReasons
 from planner.diagnosis.sensitivity import gains
 from planner.diagnosis.stage_loads import StageLoads
+from planner.diagnosis.tail_stages import tail_stages
 from planner.document.plan import Plan
 from planner.document.planned import placed_shards, planned_model
 from planner.document.provenance import planned_options
@@ -63,7 +64,8 @@ class Explainer:
         by_branching, elsewhere = (None, None) if above is None else (max(above, 0.0), min(above, 0.0))
         exchange = exchange_reasons(self._plan, self.model, self._loads.placed)
         costs = fixed_costs(self.model)
-        return PlanReasons(self.model, stages, paid_s, by_branching, elsewhere, memory, helpful, costs, exchange)
+        tail = () if self._plan.robust is None else tail_stages(self._plan, self.model, self._loads.placed)
+        return PlanReasons(self.model, stages, paid_s, by_branching, elsewhere, memory, helpful, costs, exchange, tail)
 
     def _is_bound_by_copy(self) -> bool:
         """Whether the bound is the time of the batch copy, whatever else is proven."""

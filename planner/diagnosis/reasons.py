@@ -47,6 +47,17 @@ class MemoryValue:
 
 
 @dataclass(frozen=True)
+class TailStage:
+    """A stage in the longest of the scenarios that were sampled."""
+
+    name: str
+    seconds: float
+    """At the profiles' means."""
+    tail_s: float
+    """On the mean of the scenarios at the quantile and beyond."""
+
+
+@dataclass(frozen=True)
 class PlanReasons:
     """The plan as a whole."""
 
@@ -64,6 +75,8 @@ class PlanReasons:
     """Fixed costs of the step; ratings have none."""
     exchange: ExchangeReasons | None = None
     """None where the policy asks for the flat exchange of vectors."""
+    tail: tuple[TailStage, ...] = ()
+    """Of a plan that was asked for in scenarios."""
 
 
 @dataclass(frozen=True)

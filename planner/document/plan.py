@@ -20,6 +20,7 @@ from planner.document.moves import Moves
 from planner.document.origin import Provenance
 from planner.document.reasons import Infeasibility, Unplaced
 from planner.document.replicas import PlannedReplicas
+from planner.document.robustness import Robustness
 from planner.document.shards import Shards, TierBytes
 from planner.document.versions import SCHEMA_VERSION, in_present_version
 from topologies.documents import Document, Record, validate
@@ -169,6 +170,8 @@ class Plan(Record):
     ranks: tuple[RankPlan, ...]
     replicas: Annotated[PlannedReplicas | None, Field(exclude_if=lambda value: value is None)] = None
     """The groups of ranks, where the policy speaks of any."""
+    robust: Annotated[Robustness | None, Field(exclude_if=lambda value: value is None)] = None
+    """What it takes in scenarios, where the policy asks for a small quantile of these."""
     provenance: Provenance
     proof: Annotated[Proof | None, Field(exclude_if=lambda value: value is None)] = None
     """Why no placement is faster than the lower bound."""
@@ -191,6 +194,8 @@ class Plan(Record):
         parts.append(f'"ranks":{_lines(map(_dump, self.ranks))}')
         if self.replicas is not None:
             parts.append(f'"replicas":{_dump(self.replicas)}')
+        if self.robust is not None:
+            parts.append(f'"robust":{_dump(self.robust)}')
         parts.append(f'"provenance":{_dump(self.provenance)}')
         if self.proof is not None:
             parts.append(f'"proof":{_dump(self.proof)}')

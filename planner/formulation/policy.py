@@ -33,6 +33,7 @@ from cost_models.workload.kernels import SERVED_OF
 from cost_models.workload.table_names import Globs
 from cost_models.workload.words import Dtype
 from planner.formulation.replica_choices import ReplicaChoices
+from planner.formulation.robust_aim import RobustAim, as_aim
 from topologies.cluster import LATER, Topology
 from topologies.documents import Document, Record, read_yaml, validate, with_fields
 from topologies.errors import ConflictError, InputError, shown
@@ -220,6 +221,9 @@ class Policy(Limits):
     """Groups of tables of which no two have shards on the same rank; or on the same node."""
     replicas: Annotated[ReplicaChoices | None, LATER] = None
     """Copies of all tables, each over a group of the ranks, which limits then number within; unset: one world."""
+    robust: Annotated[RobustAim | None, BeforeValidator(as_aim), LATER] = None
+    """A quantile of the step over scenarios that is to be small (`p95`, or more about them). Unset: the step at the
+    profiles' means."""
 
     @model_validator(mode="after")
     def _exchange_of_runtime(self) -> Self:
@@ -230,6 +234,21 @@ class Policy(Limits):
             message = f"tables with copies by rules exchange flat, not by {self.exchange}; leave one of both out"
             raise ConflictError(message, "exchange", "replicas")
         return self
+
+    @model_validator(mode="after")
+    def _robust_of_one_world(self) -> Self:
+        for name, words, is_there in (
+            ("replicas", "robust plans are those of one world", self.replicas is not None),
+            ("exchange", "robust plans are of one exchange, flat or sptt", self.exchange == "auto"),
+        ):
+            if self.robust is not None and is_there:
+                raise ConflictError(f"{words}; leave one of both out", "robust", name)
+        return self
+
+    def expect_nominal(self, what: str) -> None:
+        """Raise InputError for a policy that asks `what`, which knows the profiles' means alone, for a robust plan."""
+        if self.robust is not None:
+            raise InputError.at("policy", f"{what} of the profiles' means; leave robust out", path="robust")
 
 
 @dataclass(frozen=True)

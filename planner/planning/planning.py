@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import get_args
 
 from cost_models.model import CostModel
+from cost_models.registry import COST_MODELS
 from cost_models.replicas import groups_in_words
 from cost_models.workload.loading import load_workload
 from cost_models.workload.models import Workload
@@ -22,6 +23,7 @@ from planner.planning.pipeline import Pipeline, Steps
 from planner.planning.protocols import relaxed_s
 from planner.planning.remedy_finder import RemedyFinder
 from planner.planning.replica_choice import best_of_replicas
+from planner.planning.robust_plan import robust
 from planner.planning.time_limit import TimeLimit
 from planner.solvers.incumbent import Progress
 from planner.solvers.limits import SearchLimits
@@ -93,6 +95,7 @@ def plan(
         raise InputError.at("solver", "a plan that follows another is searched for; leave out ilp")
     _expect_limits(time_limit_s=time_limit_s, effort=effort, gap=gap, seed=seed)
     question = _question(topology, workload, cost_model, policy, tiers, shardings)
+    _expect_scenarios(question, follows=previous is not None)
     if effort is None and time_limit_s is None:
         effort, time_limit_s = DEFAULT_EFFORT, DEFAULT_TIME_LIMIT_S
     limits = SearchLimits(math.inf if time_limit_s is None else time_limit_s, gap, effort, seed, stop)
@@ -111,6 +114,16 @@ def plan(
 
     best = best_of_replicas(choices, bounded, planned, limits, progress)
     return with_simulation(best) if simulate else best
+
+
+def _expect_scenarios(question: Question, *, follows: bool) -> None:
+    """Raise InputError for a robust plan of what is not known in scenarios."""
+    if follows:
+        question.policy.expect_nominal("plans that follow another are")
+    if question.cost_model in COST_MODELS and COST_MODELS[question.cost_model].quantity != "step":
+        question.policy.expect_nominal(f"the rating of {question.cost_model} is")
+    if question.workload.towers is not None:
+        question.policy.expect_nominal("plans of towers are")
 
 
 def _with_groups_of(terms: FormerTerms, choices: list[Question]) -> list[Question]:
@@ -149,7 +162,7 @@ def _planned(
     """The plan for a question, following a former one on its terms where there is one."""
 
     def under(asked: Question, limits: SearchLimits, former: PlannedUnder | None) -> PlannedUnder:
-        return _planned_under(asked, limits, terms, progress, former, solver)
+        return _planned_under(asked, limits, terms, progress, former, solver, simulate=simulate)
 
     plan = planned_under_each(question, limits, under)
     return Pipeline(question.policy, limits, Steps(simulates=simulate), progress).simulated(plan)
@@ -178,6 +191,8 @@ def _planned_under(
     progress: Progress | None,
     former: PlannedUnder | None,
     solver: Solver,
+    *,
+    simulate: bool,
 ) -> PlannedUnder:
     """The plan under the one exchange that a question settles, not simulated: from the options of the `former` plan
     under another exchange, where there is one."""
@@ -187,7 +202,7 @@ def _planned_under(
     following = None if terms is None else Following(terms, terms.migration(model))
     clock = TimeLimit(limits.time_limit_s, limits.stop)
     tell("sizes of caches", None, None)
-    steps = Steps(finishes=following is None)
+    steps = Steps(finishes=following is None, simulates=simulate)
     start = None if former is None else former.searched
     pipeline = Pipeline(question.policy, limits, steps, progress and _in_whole_steps(progress, model), solver, start)
     former_fractions = None if following is None else following.migration.cache_fractions()
@@ -200,9 +215,12 @@ def _planned_under(
         return PlannedUnder(plan, formulation, None)
     expect_programme(formulation, solver)
     tell("the relaxation", None, None)
-    searched = pipeline.planned(formulation)
+    searched, robustness = pipeline.planned(formulation), None
+    if question.policy.robust is not None:
+        searched, robustness = robust(searched, question.policy.robust, pipeline)
     helpful = remedies.of(searched.outcome)
     plan = pipeline.assembled(searched, remedies=helpful, ended_by_time=clock.ended)
+    plan = plan.model_copy(update={"robust": robustness})
     return PlannedUnder(plan, searched.formulation, searched)
 
 

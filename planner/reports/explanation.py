@@ -16,6 +16,7 @@ from planner.document.plan import Plan
 from planner.document.replicas import OtherReplicas
 from planner.planning.tower_modules import TowerModules
 from planner.reports.replicas import choices_table, groups_words
+from planner.reports.robustness import render_tail, robust_document
 from planner.reports.tables import TextGrid
 from planner.reports.words import amount, fixed_words, render_error_bar, render_mixing, resource_words
 from topologies.sentences import counted
@@ -57,6 +58,7 @@ def render_plan(
         console.print()
         console.print(choices_table(plan, plan.replicas, others))
         console.print()
+    render_tail(plan.robust, reasons.tail, console)
     if reasons.exchange is not None:
         _render_exchange(plan, reasons.exchange, console)
     if modules is not None:
@@ -290,6 +292,7 @@ def plan_document(
     fixed = None if plan.objective is None else fixed_part(plan.objective, reasons.model)
     return {
         "objective": plan.objective.model_dump(mode="json") if plan.objective else None,
+        **robust_document(plan.robust, reasons.tail),
         **({} if plan.replicas is None else {"other_replicas": [each.model_dump(mode="json") for each in others]}),
         "stages": [
             {

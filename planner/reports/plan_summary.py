@@ -17,6 +17,7 @@ from planner.document.plan import Objective, Plan
 from planner.document.planned import placed_shards, planned_model
 from planner.document.reasons import Infeasibility, Remedy, TableDemand
 from planner.reports.replicas import render_replicas
+from planner.reports.robustness import render_robustness
 from planner.reports.tables import TextGrid
 from planner.reports.words import (
     amount,
@@ -57,6 +58,8 @@ def render(plan: Plan, console: "Console") -> None:
     render_error_bar(plan.objective, console)
     if plan.replicas is not None:
         render_replicas(plan, plan.replicas, console)
+    if plan.robust is not None:
+        render_robustness(plan.robust, console)
     if model.quantity == "step":
         words = ["fixed cost" if resource is None else resource_words(resource, topology) for resource in binding]
         console.print(_stage_table(plan, model, words))

@@ -72,7 +72,9 @@ class Resolver:
             document = policy_document(source)
             for path, value, origin in changes:
                 assign_everywhere(document, path, value, Policy, origin)
-            return validate(document, Policy)
+            policy = validate(document, Policy)
+            policy.expect_nominal("points of a study are")
+            return policy
 
         return self._whole("policy", point, make)
 

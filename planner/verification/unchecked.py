@@ -66,6 +66,8 @@ def _of_result(plan: Plan) -> Iterator[Unchecked]:
         yield Unchecked("objective.no_error_bar", UNSTATED)
     if objective is not None and plan.simulated is None:
         yield Unchecked("simulated", UNSTATED)
+    if plan.robust is not None:
+        yield Unchecked("robust.*.nominal", "the nominal plan is not in the document")
     if plan.replicas is not None and plan.replicas.others:
         yield Unchecked("replicas.others.*", "of other choices that they fit their verdicts; a search is not repeated")
     if plan.other_exchange is not None:

@@ -52,6 +52,7 @@ from planner.verification.figures import (
 from planner.verification.groups import faults_of_replicas
 from planner.verification.infeasibility import faults_of_reason
 from planner.verification.protocol_proofs import faults_of_proofs, proven_s
+from planner.verification.robustness import faults_of_robustness
 from topologies.cluster import Topology, fingerprint
 from topologies.errors import InputError
 
@@ -105,6 +106,7 @@ def verify(plan: Plan, former: Plan | None = None, folder: str | Path | None = N
     faults += other_exchange_faults(plan, choices)
     faults += _moves(plan, model, choices, former)
     faults += simulation_faults(plan)
+    faults += faults_of_robustness(plan, model)
     faults += [] if folder is None else faults_of_files(plan, Path(folder))
     return faults
 
