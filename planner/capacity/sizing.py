@@ -78,6 +78,7 @@ def size(
     rules = policy if isinstance(policy, Document) else policy_document(policy)
     allowed = validate(rules, Policy)
     allowed.expect_nominal("sizes are those")
+    allowed.expect_no_moves()
     index = group_index(topology, group)
     if max_nodes < 1:
         raise InputError.at("max nodes", f"{max_nodes} is below 1")

@@ -146,6 +146,14 @@ RobustFlag = Annotated[
         " The policy's key robust says how much.",
     ),
 ]
+GoalsFlag = Annotated[
+    str | None,
+    typer.Option(
+        metavar="A,B=SHARE,...",
+        help="Order of preference among plans, each with the share of its best value that may be given up for those"
+        " after it: step, crowded_ranks, blocks, fullest_rank, moved_bytes. Unset: step=0.1% first.",
+    ),
+]
 SyncEveryFlag = Annotated[
     int | None,
     typer.Option(metavar="STEPS", min=1, help="With --replicas: average the copies after so many steps. Unset: 1."),

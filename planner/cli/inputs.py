@@ -109,9 +109,10 @@ def policy(
     replicas: str | None = None,
     sync_every: int | None = None,
     robust: str | None = None,
+    goals: str | None = None,
 ) -> "Document":
-    """The policy of a file, narrowed by flags; --runtime, --exchange, --reserve, --replicas, --sync-every and --robust
-    take the place of what it says."""
+    """The policy of a file, narrowed by flags; --runtime, --exchange, --reserve, --replicas, --sync-every, --robust and
+    --goals take the place of what it says."""
     from typing import get_args
 
     from cost_models.shards import MEMORY_TIERS, PLACEMENT_TIERS, SHARDINGS, STATE_PLACES
@@ -149,6 +150,7 @@ def policy(
         replace(document, ("reserve", word("--reserve", tier, MEMORY_TIERS)), size, f"--reserve {text}")
     _set_replicas(document, replicas, sync_every)
     _set_robust(document, robust)
+    _set_goals(document, goals)
     return document
 
 
@@ -172,6 +174,15 @@ def _set_robust(document: "Document", quantile: str | None) -> None:
     if quantile is not None:
         is_told_more = isinstance(document.data, dict) and isinstance(document.data.get("robust"), dict)
         replace(document, ("robust", "quantile") if is_told_more else ("robust",), quantile, f"--robust {quantile}")
+
+
+def _set_goals(document: "Document", goals: str | None) -> None:
+    """What plans are told apart by."""
+    from planner.formulation.goal_words import goals_of_flag
+    from planner.formulation.policy import replace
+
+    if goals is not None:
+        replace(document, ("goals",), goals_of_flag(goals), f"--goals {goals}")
 
 
 def _forbid(document: "Document", text: str) -> None:

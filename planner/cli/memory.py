@@ -57,6 +57,7 @@ def memory(
         cluster, model = inputs.load_inputs(topology, workload, nodes=nodes, global_batch=global_batch, overrides=set_)
         rules = validate(inputs.policy(policy, reserve=reserve), Policy)
         rules.expect_nominal("memory is that")
+        rules.expect_no_goals("memory is that of any plan")
         records, warning = report.of_inputs(cluster, model, rules), None
     if output_format is Format.TABLE:
         report.render(records, streams.console())

@@ -49,6 +49,7 @@ def plan(
     replicas: flags.ReplicasFlag = None,
     sync_every: flags.SyncEveryFlag = None,
     robust: flags.RobustFlag = None,
+    goals: flags.GoalsFlag = None,
     time_limit: Annotated[
         str | None,
         typer.Option(metavar="TIME", help="Search this long, as in 30s. Unset: 60s, or with --effort no limit."),
@@ -158,6 +159,7 @@ def plan(
         replicas=replicas,
         sync_every=sync_every,
         robust=robust,
+        goals=goals,
     )
     time_limit_s = None if time_limit is None else values.seconds("--time-limit", time_limit)
     wanted_gap = values.share("--gap", gap)

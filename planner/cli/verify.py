@@ -38,6 +38,7 @@ def verify(
     forbid: flags.ForbidFlag = None,
     reserve: flags.ReserveFlag = None,
     robust: flags.RobustFlag = None,
+    goals: flags.GoalsFlag = None,
     from_: Annotated[
         Path | None,
         typer.Option("--from", metavar="PLAN", help="The plan that this one was re-planned from: checks what moved."),
@@ -88,6 +89,7 @@ def verify(
         "forbid": forbid,
         "reserve": reserve,
         "robust": robust,
+        "goals": goals,
     }
     rules = inputs.policy(policy, **narrowing) if policy is not None or any(narrowing.values()) else None  # type: ignore[arg-type]
     allowed = None if rules is None else _as_planned(validate(rules, Policy), document)

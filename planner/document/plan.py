@@ -23,6 +23,7 @@ from planner.document.replicas import PlannedReplicas
 from planner.document.robustness import Robustness
 from planner.document.shards import Shards, TierBytes
 from planner.document.versions import SCHEMA_VERSION, in_present_version
+from planner.problem.goals import GoalName
 from topologies.documents import Document, Record, validate
 from topologies.errors import InputError
 
@@ -61,8 +62,9 @@ class Objective(Record):
     """The band of step_s; null where `no_error_bar` says why."""
     no_error_bar: Annotated[str | None, Field(exclude_if=lambda value: value is None)] = None
     best_step_s: Annotated[float | None, Field(exclude_if=lambda value: value is None)] = None
-    """The shortest step found, where up to 0.1 % of it was given up for what else is wanted: with a former plan fewer
-    moved bytes; else no rank above 90 % of its usable HBM, then few blocks, then a fullest rank that is less full."""
+    """The shortest step found, where up to 0.1 % of it, or what the policy's goals allow, was given up for what else
+    is wanted: with a former plan fewer moved bytes; else no rank above 90 % of its usable HBM, then few blocks, then a
+    fullest rank that is less full."""
     given_up_s: Annotated[float | None, Field(exclude_if=lambda value: value is None)] = None
     """step_s - best_step_s."""
     mixing_s: Annotated[float | None, Field(exclude_if=lambda value: value is None)] = None
@@ -113,6 +115,19 @@ class Remap(Record):
         if {self.path is None, self.sha256 is None} != {self.ids == "ranked"}:
             raise ValueError("path and sha256 go with mapped ids, and only with them")
         return self
+
+
+class GoalReached(Record):
+    """How far the plan reaches one of the goals that its policy names."""
+
+    name: GoalName
+    tolerance: float
+    """Share of the best value that may be given up for the goals after it."""
+    best: float
+    """The least that was found while the goals before it kept to their tolerances: seconds, ranks, blocks, the share of
+    a rank's usable HBM, bytes."""
+    value: float
+    """That of this plan."""
 
 
 class TablePlan(Record):
@@ -172,6 +187,8 @@ class Plan(Record):
     """The groups of ranks, where the policy speaks of any."""
     robust: Annotated[Robustness | None, Field(exclude_if=lambda value: value is None)] = None
     """What it takes in scenarios, where the policy asks for a small quantile of these."""
+    goals: Annotated[tuple[GoalReached, ...], Field(exclude_if=lambda value: not value)] = ()
+    """Where the policy names goals: how far each is reached, in their order."""
     provenance: Provenance
     proof: Annotated[Proof | None, Field(exclude_if=lambda value: value is None)] = None
     """Why no placement is faster than the lower bound."""
@@ -196,6 +213,8 @@ class Plan(Record):
             parts.append(f'"replicas":{_dump(self.replicas)}')
         if self.robust is not None:
             parts.append(f'"robust":{_dump(self.robust)}')
+        if self.goals:
+            parts.append(f'"goals":{_lines(map(_dump, self.goals))}')
         parts.append(f'"provenance":{_dump(self.provenance)}')
         if self.proof is not None:
             parts.append(f'"proof":{_dump(self.proof)}')

@@ -32,6 +32,7 @@ from cost_models.workload.formats import DTYPES
 from cost_models.workload.kernels import SERVED_OF
 from cost_models.workload.table_names import Globs
 from cost_models.workload.words import Dtype
+from planner.formulation.goal_words import Goals
 from planner.formulation.replica_choices import ReplicaChoices
 from planner.formulation.robust_aim import RobustAim, as_aim
 from topologies.cluster import LATER, Topology
@@ -225,6 +226,11 @@ class Policy(Limits):
     """A quantile of the step over scenarios that is to be small (`p95`, or more about them). Unset: the step at the
     profiles' means."""
 
+    goals: Annotated[Goals | None, LATER] = None
+    """What plans are told apart by, in the order of preference, each with the share of its best value that may be given
+    up for those after it. Unset: `step` (0.1 %), `crowded_ranks`, `blocks`, `fullest_rank`; of a plan that follows
+    another `step` (0.1 %), `moved_bytes`."""
+
     @model_validator(mode="after")
     def _exchange_of_runtime(self) -> Self:
         if self.runtime != "any" and self.exchange not in ("auto", *RUNTIMES[self.runtime].exchanges):
@@ -238,12 +244,24 @@ class Policy(Limits):
     @model_validator(mode="after")
     def _robust_of_one_world(self) -> Self:
         for name, words, is_there in (
+            ("goals", "a robust plan is the one with the least quantile", self.goals is not None),
             ("replicas", "robust plans are those of one world", self.replicas is not None),
             ("exchange", "robust plans are of one exchange, flat or sptt", self.exchange == "auto"),
         ):
             if self.robust is not None and is_there:
                 raise ConflictError(f"{words}; leave one of both out", "robust", name)
         return self
+
+    def expect_no_moves(self) -> None:
+        """Raise InputError for a goal that only plans that follow others have."""
+        if any(goal.name == "moved_bytes" for goal in self.goals or ()):
+            message = "moved_bytes is of a plan that follows another; plan with that one (--from), or leave it out"
+            raise InputError.at("policy", message, path="goals")
+
+    def expect_no_goals(self, what: str) -> None:
+        """Raise InputError for goals that `what` does not pursue."""
+        if self.goals is not None:
+            raise InputError.at("policy", f"{what}; leave goals out", path="goals")
 
     def expect_nominal(self, what: str) -> None:
         """Raise InputError for a policy that asks `what`, which knows the profiles' means alone, for a robust plan."""

@@ -58,6 +58,7 @@ class AdoptionInputs:
     @cached_property
     def model(self) -> CostModel:
         """The costs, with the policy's reserve kept free. Raises InputError for a policy of replicas."""
+        self.policy.expect_no_goals("plans are imported as they are")
         self.policy.expect_nominal("imported plans are judged by the step")
         if self.policy.replicas is not None:
             raise InputError.at(

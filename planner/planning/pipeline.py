@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from cost_models.shards import MEMORY_HBM
+from planner.document.goals import goals_reached
 from planner.document.origin import TimedWork
 from planner.document.plan import Plan
 from planner.document.provenance import provenance
@@ -25,10 +26,11 @@ from planner.planning.caches import with_own_fractions
 from planner.planning.integer_solution import Solver, with_programme
 from planner.planning.protocols import at_own_protocols, over_protocols, searched
 from planner.planning.whole_tables import with_whole_tables
+from planner.problem.goals import USUAL, Reached
 from planner.problem.load_state import load_state
 from planner.problem.placement import Placement
 from planner.problem.relocation import IncumbentPlacement
-from planner.solvers.finishing import finished
+from planner.solvers.finishing import Ends, finished
 from planner.solvers.incumbent import Outcome, Progress, Status
 from planner.solvers.integer.solving import SOLVER
 from planner.solvers.limits import Clock, SearchLimits
@@ -65,6 +67,8 @@ class Searched:
     outcome: Outcome
     best_step_s: float | None = None
     """That of the best placement found, of which something may be given up; None where there is none."""
+    reached: tuple[Reached, ...] = ()
+    """How far the goals are reached that the policy names."""
 
     def placement_in(self, formulation: Formulation) -> Placement | None:
         """The placement, where the blocks of a formulation are the same."""
@@ -140,8 +144,14 @@ class Pipeline:
         if whole.step_s is None or outcome.step_s is None or whole.step_s <= max(longest_s, outcome.step_s):
             outcome = whole
         formulation, outcome = polished(formulation, outcome)
-        final = finished(formulation.problem, outcome, MEMORY_HBM, longest_s)
-        return Searched(formulation, final.outcome, final.best_step_s)
+        return self.told_apart(Searched(formulation, outcome), Ends(self.policy.goals or USUAL, longest_s))
+
+    def told_apart(self, searched: Searched, ends: Ends) -> Searched:
+        """The plan that is nearly as fast and best otherwise."""
+        formulation = searched.formulation
+        final = finished(formulation.problem, searched.outcome, MEMORY_HBM, ends)
+        reached = () if self.policy.goals is None else final.reached
+        return Searched(formulation, final.outcome, final.best_step_s, reached)
 
     def planned(self, formulation: Formulation) -> Searched:
         """The outcome of a search within the limits, finished in the time that is left of them."""
@@ -172,6 +182,8 @@ class Pipeline:
             else write_proof(formulation.model, formulation.problem, outcome.bound, outcome.elsewhere)
         )
         plan = document(own, outcome, proof, origin, incumbent, remedies, searched.best_step_s)
+        if searched.reached:
+            plan = plan.model_copy(update={"goals": goals_reached(plan, searched.reached)})
         if self.policy.replicas is None:
             return plan
         return plan.model_copy(update={"replicas": PlannedReplicas.of(own.model)})

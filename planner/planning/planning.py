@@ -71,7 +71,8 @@ def plan(
     is, the limit is 60 s. What a time limit ended is named in the plan's provenance. `stop` is asked now and then
     whether to end with the best plan so far; `progress` hears of every step.
 
-    Of the best step found at most 0.1 % is given up for ranks that are less full, and tables in fewer blocks.
+    Of the best step found at most 0.1 %, or what the policy's `goals` say, is given up for ranks that are less full,
+    and tables in fewer blocks.
 
     `previous` is a plan that this one follows, or its file: what can stay stays. At most `max_move_bytes` of weights
     and optimizer state move between ranks; or a move must pay for itself within `pay_back_steps` steps (10,000 where
@@ -96,6 +97,8 @@ def plan(
     _expect_limits(time_limit_s=time_limit_s, effort=effort, gap=gap, seed=seed)
     question = _question(topology, workload, cost_model, policy, tiers, shardings)
     _expect_scenarios(question, follows=previous is not None)
+    if previous is None:
+        question.policy.expect_no_moves()
     if effort is None and time_limit_s is None:
         effort, time_limit_s = DEFAULT_EFFORT, DEFAULT_TIME_LIMIT_S
     limits = SearchLimits(math.inf if time_limit_s is None else time_limit_s, gap, effort, seed, stop)

@@ -15,6 +15,7 @@ from planner.diagnosis.sensitivity import describe
 from planner.document.plan import Plan
 from planner.document.replicas import OtherReplicas
 from planner.planning.tower_modules import TowerModules
+from planner.reports.goals import render_goals
 from planner.reports.replicas import choices_table, groups_words
 from planner.reports.robustness import render_tail, robust_document
 from planner.reports.tables import TextGrid
@@ -59,6 +60,7 @@ def render_plan(
         console.print(choices_table(plan, plan.replicas, others))
         console.print()
     render_tail(plan.robust, reasons.tail, console)
+    render_goals(plan.goals, console)
     if reasons.exchange is not None:
         _render_exchange(plan, reasons.exchange, console)
     if modules is not None:
@@ -293,6 +295,7 @@ def plan_document(
     return {
         "objective": plan.objective.model_dump(mode="json") if plan.objective else None,
         **robust_document(plan.robust, reasons.tail),
+        **({"goals": [goal.model_dump(mode="json") for goal in plan.goals]} if plan.goals else {}),
         **({} if plan.replicas is None else {"other_replicas": [each.model_dump(mode="json") for each in others]}),
         "stages": [
             {

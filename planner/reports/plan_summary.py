@@ -16,6 +16,7 @@ from planner.document.moves import Moves
 from planner.document.plan import Objective, Plan
 from planner.document.planned import placed_shards, planned_model
 from planner.document.reasons import Infeasibility, Remedy, TableDemand
+from planner.reports.goals import render_goals
 from planner.reports.replicas import render_replicas
 from planner.reports.robustness import render_robustness
 from planner.reports.tables import TextGrid
@@ -60,6 +61,7 @@ def render(plan: Plan, console: "Console") -> None:
         render_replicas(plan, plan.replicas, console)
     if plan.robust is not None:
         render_robustness(plan.robust, console)
+    render_goals(plan.goals, console)
     if model.quantity == "step":
         words = ["fixed cost" if resource is None else resource_words(resource, topology) for resource in binding]
         console.print(_stage_table(plan, model, words))
@@ -169,6 +171,7 @@ def _how_it_ended(plan: Plan, objective: Objective, model: CostModel) -> Iterato
         yield f"a time limit ended the {' and the '.join(ended)}; repeats may differ"
     if objective.given_up_s and objective.best_step_s:
         what = "fewer moved bytes" if plan.moves is not None else "emptier ranks and tables in fewer blocks"
+        what = "the other goals" if plan.goals else what
         share = objective.given_up_s / objective.best_step_s
         yield f"{share:.3%} of the best {model.quantity} found was given up for {what}"
 

@@ -17,7 +17,7 @@ from cost_models.resources import WAY_WORDS, Resource
 from cost_models.shards import PlacedShards
 from planner.diagnosis.fixed_part import FixedPart
 from planner.document.plan import Objective, Plan
-from planner.solvers.finishing import CROWDED
+from planner.problem.goals import CROWDED
 from topologies.cluster import Topology
 from topologies.sentences import counted
 from topologies.units import format_bytes, format_seconds

@@ -1,30 +1,27 @@
 """Lexicographic tie-breaking: of plans that are nearly as fast, the one that is best otherwise.
 
-Within `GIVE` of the best step: first no rank fuller than `CROWDED`, then few blocks, whole tables first, then a fullest
-rank that is less full. Each of these is sought by changes of one table or two blocks, which spoil nothing that comes
-before it.
-
-This is lexicographic optimization with a tolerance in the first objective, the step.
+By default, within `GIVE` of the best step: first no rank fuller than `CROWDED`, then few blocks, whole tables first,
+then a fullest rank that is less full; or other goals in another order, with a tolerance each (`planner.problem.goals`).
+Each of these is sought by changes of one table or two blocks, none of which spoils more of a goal before it than its
+tolerance. What is best is so only as far as such changes go.
 """
 
 import itertools
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from planner.problem.arrays import Problem
+from planner.problem.goals import CROWDED, USUAL, Goal, GoalName, Reached
 from planner.problem.load_state import load_state
 from planner.problem.numbers import Floats, Ints
 from planner.problem.placement import Placement
+from planner.problem.relocation import IncumbentPlacement
 from planner.solvers.improve.changes import Changeable, PlacementChange
 from planner.solvers.incumbent import OPTIMAL_GAP, Outcome
 
-GIVE = 1e-3
-"""Share of the best step that may be given up."""
-CROWDED = 0.9
-"""Share of a rank's usable memory above which it is crowded: what a run needs beyond the estimate finds no room."""
 NEAR = 1e-9
 """Relative amount that is kept free of limits for rounding."""
 PARTS = (2, 4, 8)
@@ -42,35 +39,77 @@ class Finished:
     outcome: Outcome
     best_step_s: float | None
     """Before; None where there is no plan."""
+    reached: tuple[Reached, ...] = ()
+    """The goals, in their order."""
 
 
-def finished(problem: Problem, outcome: Outcome, memory: int = 0, longest_s: float = math.inf) -> Finished:
-    """Return the plan of an outcome made tidier; `memory` is that of the accelerators.
+@dataclass(frozen=True)
+class Ends:
+    """What plans are told apart by, and within what."""
 
-    A step of at most `longest_s` stays one. A plan that was proven optimal stays so: of that, only as much is given up
-    as the word allows.
-    """
+    goals: Sequence[Goal] = USUAL
+    """The step is the first of them."""
+    longest_s: float = math.inf
+    """A step of at most so long stays one."""
+    incumbent: IncumbentPlacement | None = None
+    """What bytes move away from; None where none do."""
+    most_moved: float = math.inf
+    """The most that may move."""
+    best_step_s: float | None = None
+    """The best step found, where that is not the outcome's."""
+
+    def limit_s(self, outcome: Outcome, best_s: float) -> float:
+        """The longest step. Of a plan that was proven optimal, only as much is given up as the word allows, unless a
+        tolerance is stated."""
+        assert outcome.bound is not None
+        step = self.goals[0]
+        if outcome.status == "optimal" and step.tolerance is None:
+            limit_s = max(best_s, outcome.bound.seconds * (1 + OPTIMAL_GAP))
+        else:
+            limit_s = best_s * (1 + step.share)
+        return max(best_s, min(limit_s, self.longest_s))
+
+
+def finished(problem: Problem, outcome: Outcome, memory: int = 0, ends: Ends | None = None) -> Finished:
+    """Return the plan of an outcome made tidier; `memory` is that of the accelerators."""
+    ends = ends or Ends()
     if outcome.placement is None or outcome.step_s is None or outcome.bound is None:
         return Finished(outcome, None)
-    best_s = outcome.step_s
-    is_optimal = outcome.status == "optimal"
-    limit_s = max(best_s, outcome.bound.seconds * (1 + OPTIMAL_GAP)) if is_optimal else best_s * (1 + GIVE)
-    limit_s = max(best_s, min(limit_s, longest_s))
-    finish = _Finish(problem, outcome.placement, limit_s * (1 - NEAR) if limit_s > best_s else limit_s, memory)
+    best_s = outcome.step_s if ends.best_step_s is None else min(ends.best_step_s, outcome.step_s)
+    limit_s = max(ends.limit_s(outcome, best_s), outcome.step_s)
+    near_s = limit_s * (1 - NEAR) if limit_s > outcome.step_s else limit_s
+    finish = _Finish(problem, outcome.placement, near_s, memory, ends)
     finish.run()
     placement = finish.now.placement()
     state = load_state(problem, placement)
     if state.step_s() > limit_s or state.overflow_bytes() > load_state(problem, outcome.placement).overflow_bytes():
-        return Finished(outcome, best_s)
-    return Finished(replace(outcome, placement=placement, step_s=state.step_s()), best_s)
+        finish = _Finish(problem, outcome.placement, near_s, memory, ends)
+        return Finished(outcome, best_s, finish.reached(best_s))
+    reached = finish.reached(best_s)
+    return Finished(replace(outcome, placement=placement, step_s=state.step_s()), best_s, reached)
+
+
+@dataclass
+class _Limits:
+    """How much of each goal may not be exceeded any more."""
+
+    best: dict[GoalName, float] = field(default_factory=dict)
+    most: dict[GoalName, float] = field(default_factory=dict)
+
+    def keep(self, goal: Goal, value: float) -> None:
+        """Keep to a value that was reached, and its tolerance."""
+        most = value * (1 + goal.share + NEAR)
+        self.best[goal.name], self.most[goal.name] = value, min(most, self.most.get(goal.name, most))
 
 
 class _Finish:
     """One placement, changed as long as it becomes better and its step stays below a limit."""
 
-    def __init__(self, problem: Problem, placement: Placement, limit_s: float, memory: int) -> None:
+    def __init__(self, problem: Problem, placement: Placement, limit_s: float, memory: int, ends: Ends) -> None:
         self.now = Changeable(problem, placement)
-        self._problem, self._memory = problem, memory
+        self._problem, self._memory, self._ends, self._kept = problem, memory, ends, _Limits()
+        if ends.most_moved < math.inf:
+            self._kept.most["moved_bytes"] = ends.most_moved
         self._limit_s = max(limit_s, self.now.step_s)
         pool = problem.pool_of_rank[memory]
         self._capacity: Floats = np.maximum(problem.pool_capacity[memory], 1.0)[pool]
@@ -78,9 +117,69 @@ class _Finish:
 
     def run(self) -> None:
         """Pursue one aim after the other."""
-        for aim in (self._empty_crowded_ranks, self._merge, self._empty_fullest_rank):
+        aims = {
+            "crowded_ranks": self._empty_crowded_ranks,
+            "blocks": self._merge,
+            "fullest_rank": self._empty_fullest_rank,
+            "moved_bytes": self._return_tables,
+        }
+        for goal in self._ends.goals[1:]:
             self._work = self.now.work + MOST_WORK
-            aim()
+            aims[goal.name]()
+            self._kept.keep(goal, self._value(goal.name))
+
+    def reached(self, best_s: float) -> tuple[Reached, ...]:
+        """Return the goals with their best values and what is left of these."""
+        step, *others = self._ends.goals
+        values = [(goal, self._value(goal.name)) for goal in others]
+        first = Reached(step, best_s, self.now.step_s)
+        return (first, *(Reached(goal, self._kept.best.get(goal.name, value), value) for goal, value in values))
+
+    def _value(self, name: GoalName) -> float:
+        """Return how far a goal is reached now."""
+        now = self.now
+        if name == "moved_bytes":
+            incumbent = self._ends.incumbent
+            return 0.0 if incumbent is None else float(incumbent.moved_bytes(self._problem, now.placement()).sum())
+        if name == "blocks":
+            return float(len(now.block))
+        share = self._share(now.state.free)
+        return float((share > CROWDED).sum()) if name == "crowded_ranks" else float(share.max())
+
+    def _make(self, change: PlacementChange) -> bool:
+        """Make a change that keeps to what was reached before; return whether it does."""
+        now = self.now
+        before = now.block, now.place, now.state, now.step_s
+        now.make(change)
+        if all(self._value(name) <= most for name, most in self._kept.most.items()):
+            return True
+        now.block, now.place, now.state, now.step_s = before
+        return False
+
+    def _most(self) -> Floats:
+        """Return the share [W] to which each rank may be filled for the sake of few blocks."""
+        share, most = self._share(self.now.state.free), self._kept.most
+        if "crowded_ranks" in most and (share > CROWDED).sum() + 1 > most["crowded_ranks"]:
+            return np.minimum(np.maximum(share, CROWDED), most.get("fullest_rank", np.inf))
+        return np.full(self._problem.world, most.get("fullest_rank", np.inf))
+
+    # -- moved bytes -------------------------------------------------------------------------------------------
+
+    def _return_tables(self) -> None:
+        """Put tables back where they were, those first of which most has moved."""
+        incumbent, problem = self._ends.incumbent, self._problem
+        if incumbent is None:
+            return
+        moved = incumbent.moved_bytes(problem, self.now.placement())
+        was, loose = incumbent.start, set(problem.table_of_block[incumbent.loose].tolist())
+        for table in np.argsort(-moved, kind="stable").tolist():
+            home = np.flatnonzero(problem.table_of_block[was.item_block] == table)
+            if not moved[table] or table in loose or not len(home) or problem.grouped[table] or not self._has_work:
+                continue
+            come = tuple(zip(was.item_block[home].tolist(), was.item_place[home].tolist(), strict=True))
+            change = self.now.exchange(np.flatnonzero(self.now.table == table).tolist(), come)
+            if change is not None and change.step_s <= self._limit_s:
+                self._make(change)
 
     @property
     def _has_work(self) -> bool:
@@ -133,12 +232,40 @@ class _Finish:
         limits[rank] = -np.inf
         for item in here[order].tolist():
             offer = self._best([item], now.block[[item]], limits)
-            if offer is not None:
-                now.make(offer[1])
+            if offer is not None and self._make(offer[1]):
                 return True
             if not self._has_work:
                 return False
-        return any(self._exchanged(item, size, most) for item in here[order].tolist() if self._has_work)
+        items = here[order].tolist()
+        if any(self._exchanged(item, size, most) for item in items if self._has_work):
+            return True
+        return any(self._halved(item, limits) for item in items if self._has_work and self._may_cut())
+
+    def _may_cut(self) -> bool:
+        """Whether the goals before allow one more block."""
+        most = self._kept.most.get("blocks")
+        return most is not None and len(self.now.block) + 1 <= most
+
+    def _halved(self, item: int, limits: Floats) -> bool:
+        """Let half of the columns of an item go to the rank that is least full then, within limits [W]."""
+        now, problem = self.now, self._problem
+        block, rank = int(now.block[item]), int(now.place[item])
+        option = int(problem.block_option[block])
+        types = np.arange(*problem.block_start[option : option + 2])
+        goes = int(problem.block_units[block]) // 2
+        parts = [types[problem.block_units[types] == units] for units in (int(problem.block_units[block]) - goes, goes)]
+        if not goes or any(not len(part) for part in parts):
+            return False
+        stays, half = (int(part[0]) for part in parts)
+        state = now.cleared([item])
+        now.charge(state, stays, rank)
+        offers = now.offers(state, [], half)
+        share = self._share(offers.free)
+        fit = (offers.step_s <= self._limit_s) & (share <= limits)
+        if not fit.any():
+            return False
+        to = int(np.where(fit, share, np.inf).argmin())
+        return self._make(PlacementChange(float(offers.step_s[to]), (item,), ((stays, rank), (half, to))))
 
     def _exchanged(self, item: int, size: Floats, most: float) -> bool:
         """Let an item and a smaller one change places, where neither rank is fuller than `most` then, or the item's own
@@ -154,8 +281,7 @@ class _Finish:
             return False
         enough = share[rank] - gained <= most
         best = int(np.where(fit, np.where(enough, 1.0 - taken, gained - 1.0), -np.inf).argmax())
-        now.make(now.swap(item, int(others[best]), float(step[best])))
-        return True
+        return self._make(now.swap(item, int(others[best]), float(step[best])))
 
     def _sizes(self) -> Floats:
         """Return the bytes [I] of each item on a single rank; 0 of others."""
@@ -183,10 +309,9 @@ class _Finish:
             if count[table] < 2 or problem.grouped[table] or not self._has_work:
                 continue
             items = np.flatnonzero(now.table == table).tolist()
-            most = np.maximum(self._share(now.state.free), CROWDED)
+            most = self._most()
             whole = self._best(items, self._whole(items), most)
-            if whole is not None:
-                now.make(whole[1])
+            if whole is not None and self._make(whole[1]):
                 continue
             if not now.may_move[items].all() or not problem.block_is_splittable[now.block[items]].all():
                 continue
@@ -220,8 +345,7 @@ class _Finish:
             now.charge(state, block, rank)
             taken[rank] = True
             come.append((block, rank))
-        now.make(PlacementChange(state.step_s(), tuple(items), tuple(come)))
-        return True
+        return self._make(PlacementChange(state.step_s(), tuple(items), tuple(come)))
 
     def _paired(self, items: list[int], most: Floats) -> bool:
         """Join two blocks of a table, the narrowest ones first."""
@@ -232,8 +356,7 @@ class _Finish:
             option = problem.block_option[now.block[first]]
             types = np.arange(*problem.block_start[option : option + 2])
             offer = self._best([first, second], types[problem.block_units[types] == units], most)
-            if offer is not None:
-                now.make(offer[1])
+            if offer is not None and self._make(offer[1]):
                 return True
             if not self._has_work:
                 return False

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from planner.problem.goals import GIVE
 from planner.problem.numbers import Floats, Ints
 from planner.problem.placement import Placement
-from planner.solvers.finishing import GIVE
 from planner.solvers.improve.path_relinking import RelinkingPath
 
 
@@ -21,6 +21,8 @@ class MoveTerms:
     least_step_s: float = 0.0
     """No step is shorter, wherever tables are, as the copy of a batch takes as long: what a move saves below that is
     nothing."""
+    even: float = GIVE
+    """Share of the least cost that may be given up to move less."""
 
 
 @dataclass(frozen=True)
@@ -78,9 +80,10 @@ class Front:
         last = int(np.searchsorted(self._moved, budget_bytes, side="right")) - 1
         return None if last < 0 else self._at(last)
 
-    def best(self, terms: MoveTerms, even: float = GIVE) -> FrontPoint | None:
-        """Return the point that moves least of those on the terms that cost the least, or a share `even` more in a step
-        that is no longer by more than that; None where there is none."""
+    def best(self, terms: MoveTerms, even: float | None = None) -> FrontPoint | None:
+        """Return the point that moves least of those on the terms that cost the least, or a share `even` (else: the
+        terms') more in a step that is no longer by more than that; None where there is none."""
+        even = terms.even if even is None else even
         limit = np.inf if terms.limit_bytes is None else terms.limit_bytes
         step = np.maximum(self._step, terms.least_step_s)
         cost = np.where(self._moved <= limit, step + terms.seconds_per_byte * self._moved, np.inf)

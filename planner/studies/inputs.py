@@ -74,6 +74,7 @@ class Resolver:
                 assign_everywhere(document, path, value, Policy, origin)
             policy = validate(document, Policy)
             policy.expect_nominal("points of a study are")
+            policy.expect_no_moves()
             return policy
 
         return self._whole("policy", point, make)

@@ -13,11 +13,10 @@ from cost_models.shards import (
 from planner.document.plan import Plan
 from planner.document.planned import placed_shards
 from planner.document.remaps import numbering_fault
+from planner.problem.goals import GIVE
 from planner.verification.coverage import coverage_fault
 from planner.verification.simulation import simulate_plan, simulated
 
-GIVE = 1e-3
-"""Share of the best step that a plan may give up, as its document says."""
 TOLERANCE = 1e-9
 """Relative difference of seconds that two orders of summation may make."""
 SIMULATED_TOLERANCE = 1e-6
@@ -133,6 +132,8 @@ def objective_faults(plan: Plan, model: CostModel) -> Iterator[str]:
     if not np.isclose(objective.step_s, total, rtol=TOLERANCE):
         yield f"objective: step_s is {objective.step_s!r}, its stages sum to {total!r}"
     best_s, given_up_s = objective.best_step_s, objective.given_up_s
+    goals = plan.provenance.policy.goals
+    give = GIVE if goals is None else goals[0].share
     if (best_s is None) != (given_up_s is None):
         yield "objective: best_step_s and given_up_s go together"
     elif best_s is not None and given_up_s is not None:
@@ -140,9 +141,9 @@ def objective_faults(plan: Plan, model: CostModel) -> Iterator[str]:
             not objective.lower_bound_s * (1 - TOLERANCE)
             <= best_s
             <= objective.step_s
-            <= best_s * (1 + GIVE + TOLERANCE)
+            <= best_s * (1 + give + TOLERANCE)
         ):
-            yield f"objective: best_step_s {best_s!r} is below the bound, or not up to {GIVE:.1%} below the step"
+            yield f"objective: best_step_s {best_s!r} is below the bound, or not up to {give:.1%} below the step"
         if not np.isclose(objective.step_s - best_s, given_up_s, rtol=1e-6, atol=TOLERANCE * objective.step_s):
             yield f"objective: given_up_s is {given_up_s!r}, not step_s - best_step_s"
     word_s, step_s, bound_s = objective.solver_bound_s, objective.step_s, objective.lower_bound_s

@@ -66,6 +66,8 @@ def _of_result(plan: Plan) -> Iterator[Unchecked]:
         yield Unchecked("objective.no_error_bar", UNSTATED)
     if objective is not None and plan.simulated is None:
         yield Unchecked("simulated", UNSTATED)
+    if plan.goals:
+        yield Unchecked("goals.*.best", OF_THE_SEARCH)
     if plan.robust is not None:
         yield Unchecked("robust.*.nominal", "the nominal plan is not in the document")
     if plan.replicas is not None and plan.replicas.others:

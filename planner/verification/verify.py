@@ -49,6 +49,7 @@ from planner.verification.figures import (
     stage_faults,
     table_faults,
 )
+from planner.verification.goals import faults_of_goals
 from planner.verification.groups import faults_of_replicas
 from planner.verification.infeasibility import faults_of_reason
 from planner.verification.protocol_proofs import faults_of_proofs, proven_s
@@ -107,6 +108,7 @@ def verify(plan: Plan, former: Plan | None = None, folder: str | Path | None = N
     faults += _moves(plan, model, choices, former)
     faults += simulation_faults(plan)
     faults += faults_of_robustness(plan, model)
+    faults += faults_of_goals(plan)
     faults += [] if folder is None else faults_of_files(plan, Path(folder))
     return faults
 

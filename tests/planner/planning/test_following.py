@@ -15,7 +15,7 @@ from planner.document.migration import DEFAULT_PAY_BACK_STEPS
 from planner.document.plan import Plan
 from planner.formulation.policy import Policy
 from planner.planning.following import FormerTerms
-from planner.solvers.finishing import GIVE
+from planner.problem.goals import GIVE
 from tests.oracles.instances import node_group, topology, workload
 from topologies.cluster import Topology
 from topologies.errors import InputError

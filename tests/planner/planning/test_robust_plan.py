@@ -70,7 +70,7 @@ def test_the_best_of_all_placements_is_found() -> None:
     robust, every = _robust().robust, _every()
     assert robust is not None
     assert robust.sampled.planned.quantile_s == pytest.approx(min(every), rel=1e-9)
-    assert robust.sampled.planned.quantile_s < max(every) * 0.97
+    assert robust.sampled.planned.quantile_s < max(every) * 0.98
 
 
 def test_the_same_question_has_the_same_bytes() -> None:

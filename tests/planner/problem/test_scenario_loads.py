@@ -1,4 +1,4 @@
-"""Scenarios as arrays: what moves and swaps would make of the longest steps is what they make of it, scenario by scenario."""
+"""Scenarios as arrays: what moves and swaps would make of the longest steps is what they make of it, one by one."""
 
 import numpy as np
 import pytest

@@ -10,9 +10,10 @@ from planner.formulation.allowed_choices import planning_model
 from planner.formulation.options import build_problem, enumerate_options
 from planner.formulation.policy import Policy
 from planner.problem.arrays import Problem
+from planner.problem.goals import CROWDED, GIVE
 from planner.problem.load_state import load_state
 from planner.problem.placement import Placement
-from planner.solvers.finishing import CROWDED, GIVE, finished
+from planner.solvers.finishing import Ends, finished
 from planner.solvers.incumbent import OPTIMAL_GAP, Outcome
 from planner.solvers.limits import SearchLimits
 from planner.solvers.search import solve
@@ -141,7 +142,7 @@ def test_a_longest_step_is_kept() -> None:
     problem = build_problem(model, enumerate_options(model, Policy()))
     before = solve(problem, SearchLimits())
     assert before.step_s is not None
-    free, limited = finished(problem, before), finished(problem, before, longest_s=before.step_s)
+    free, limited = finished(problem, before), finished(problem, before, ends=Ends(longest_s=before.step_s))
     assert free.outcome.step_s is not None
     assert free.outcome.step_s > before.step_s
     assert limited.outcome.step_s is not None

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from planner.problem.goals import GIVE
 from planner.problem.placement import Placement
-from planner.solvers.finishing import GIVE
 from planner.solvers.front import Front, MoveTerms
 from planner.solvers.improve.path_relinking import RelinkingPath
 from tests.oracles.incumbents import whole_tables

@@ -9,7 +9,7 @@ import pytest
 from cost_models.workload.models import Workload
 from planner import plan
 from planner.document.plan import Plan
-from planner.solvers.finishing import GIVE
+from planner.problem.goals import GIVE
 from planner.verification.verify import verify
 from tests.oracles.instances import node_group, tiny_instance, topology, workload
 from tests.seeds import seeds

@@ -1,0 +1,48 @@
+"""How far a plan reaches the goals of its policy, as the document says it and as its tables and ranks have it."""
+
+from math import isclose
+
+from cost_models.shards import SHARDING_ROWS
+from planner.document.plan import GoalReached, Plan
+from planner.problem.goals import CROWDED, GoalName, Reached
+
+ROUNDING = 1e-7
+"""Relative difference that rounded bytes make."""
+
+
+def goals_reached(plan: Plan, reached: tuple[Reached, ...]) -> tuple[GoalReached, ...]:
+    """What the document says of goals: the best values are those of the search, the others those of the document."""
+    return tuple(
+        GoalReached(
+            name=each.goal.name,
+            tolerance=each.goal.share,
+            best=value if isclose(each.best, value, rel_tol=ROUNDING) else min(each.best, value),
+            value=value,
+        )
+        for each in reached
+        for value in (goal_value(plan, each.goal.name),)
+    )
+
+
+def goal_value(plan: Plan, name: GoalName, crowded: float = CROWDED) -> float:
+    """How far a plan that places something reaches a goal."""
+    if name == "step":
+        assert plan.objective is not None
+        return plan.objective.step_s
+    if name == "moved_bytes":
+        return 0.0 if plan.moves is None else float(plan.moves.moved_bytes)
+    if name == "blocks":
+        return float(sum(_blocks(plan)))
+    shares = [rank.bytes["hbm"] / max(rank.capacity["hbm"], 1) for rank in plan.ranks]
+    return float(sum(share > crowded for share in shares)) if name == "crowded_ranks" else max(shares)
+
+
+def _blocks(plan: Plan) -> list[int]:
+    """Pieces of each table: column blocks, or the parts of its rows that are on different nodes."""
+    node_of_rank = [rank.node for rank in plan.ranks]
+    return [
+        len({node_of_rank[rank] for rank in table.shards.rank.tolist()})
+        if SHARDING_ROWS[table.sharding].cuts_into_sites
+        else len(set(table.shards.column_start.tolist()))
+        for table in plan.tables
+    ]
