@@ -133,6 +133,10 @@ def plan(
         --pin cat_0=0-7
 
     \b
+    The smallest 95th percentile over steps that vary.
+      planner plan -t zionex-16 -w dlrm-dcnv2 --robust p95
+
+    \b
     Re-plan: the same on 8 nodes, moving little.
       planner plan -t zionex-16 -w dlrm-dcnv2 --nodes 8 --from plan.json \\
         --max-move 50GB
@@ -161,6 +165,8 @@ def plan(
         robust=robust,
         goals=goals,
     )
+    if write_model is not None and isinstance(rules.data, dict) and rules.data.get("robust"):
+        flags.expect_unused("of a robust plan: the programme is of the profiles' means", write_model=str(write_model))
     time_limit_s = None if time_limit is None else values.seconds("--time-limit", time_limit)
     wanted_gap = values.share("--gap", gap)
     max_move_bytes = None if max_move is None else values.byte_count("--max-move", max_move)

@@ -22,10 +22,7 @@ def _parse(value: object) -> Goal:
     ((name, share),) = pairs
     if name not in GOALS:
         raise ValueError(f"{shown(name)} is no goal{did_you_mean(str(name), GOALS)}; goals are {', '.join(GOALS)}")
-    tolerance = None if share is None else parse_fraction(share)
-    if tolerance is not None and not 0 <= tolerance <= 1:
-        raise ValueError(f"{shown(share)} must be from 0 to 100 %")
-    return Goal(name, tolerance)
+    return Goal(name, None if share is None else parse_fraction(share))
 
 
 def _write(goal: Goal) -> object:

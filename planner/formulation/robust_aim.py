@@ -41,8 +41,8 @@ class RobustAim(Record):
     """Scenarios that plans are compared by."""
     seed: Annotated[int, Field(ge=0)] = 0
     """Of the scenarios that plans are compared by; those that are held back have the next one."""
-    simulated: Annotated[int, Field(ge=0, le=10_000)] = 20
-    """Scenarios, of those held back, that the simulator plays; 0: none."""
+    simulated: Annotated[int | None, Field(ge=0, le=10_000), LATER] = None
+    """Scenarios, of those held back, that the simulator plays. Unset: all; 0: none."""
     pooling_drift: Annotated[Share | None, LATER] = None
     """Standard deviation of a table's mean number of ids from one scenario to the next, over that mean. Unset: 10 % is
     assumed."""
@@ -58,6 +58,11 @@ class RobustAim(Record):
             message = f"p{self.quantile:g} of {self.scenarios} scenarios is their maximum; take {least:g} or more"
             raise ValueError(message)
         return self
+
+    @property
+    def played(self) -> int:
+        """Scenarios that the simulator plays."""
+        return self.scenarios if self.simulated is None else min(self.simulated, self.scenarios)
 
     @property
     def variance(self) -> Variance:

@@ -175,7 +175,7 @@ def robustness(search: RobustSearch, nominal: Placement, planned: Placement, *, 
         return JudgedPlans(seed=seed, scenarios=count, nominal=figures[0], planned=figures[1])
 
     held_back = ScenarioModels(model, beside)
-    played = beside[: aim.simulated]
+    played = beside[: aim.played]
     return Robustness(
         quantile=aim.quantile,
         **vars(aim.variance),

@@ -76,7 +76,7 @@ def robust_document(robust: Robustness | None, stages: Sequence[TailStage]) -> d
 def _add(table: TextGrid, words: str, name: str, judged: JudgedPlans) -> None:
     """Two lines: the mean and the quantile of both plans, with the difference."""
     nominal, planned = judged.nominal, judged.planned
-    of = f"{words}, seed {judged.seed}" if not words.startswith(" ") else f"{words}, the first {judged.scenarios:,}"
+    of = f"{words}, {judged.scenarios:,} of these" if words.startswith(" ") else f"{words}, seed {judged.seed}"
     pairs = (("mean", nominal.mean_s, planned.mean_s), (name, nominal.quantile_s, planned.quantile_s))
     for number, (label, before, after) in enumerate(pairs):
         change = f"{after / before - 1:+.2%}"

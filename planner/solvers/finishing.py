@@ -158,8 +158,9 @@ class _Finish:
 
     def _most(self) -> Floats:
         """Return the share [W] to which each rank may be filled for the sake of few blocks."""
-        share, most = self._share(self.now.state.free), self._kept.most
-        if "crowded_ranks" in most and (share > CROWDED).sum() + 1 > most["crowded_ranks"]:
+        share, most, best = self._share(self.now.state.free), self._kept.most, self._kept.best
+        crowded = max((share > CROWDED).sum(), best.get("crowded_ranks", 0))  # of fewer than needed, none is given up
+        if "crowded_ranks" in most and crowded + 1 > most["crowded_ranks"]:
             return np.minimum(np.maximum(share, CROWDED), most.get("fullest_rank", np.inf))
         return np.full(self._problem.world, most.get("fullest_rank", np.inf))
 

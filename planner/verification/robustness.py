@@ -74,7 +74,7 @@ def faults_of_robustness(plan: Plan, model: CostModel) -> Iterator[str]:
         again = estimated(ScenarioModels(model, scenarios), placed, aim.quantile)
         yield from _differences(name, judged.planned, again, TOLERANCE)
         if held_back and said.simulated is not None:
-            yield from _simulated_faults(plan, model, scenarios[: aim.simulated], placed)
+            yield from _simulated_faults(plan, model, scenarios[: aim.played], placed)
     if said.sampled.planned.quantile_s > said.sampled.nominal.quantile_s * (1 + TOLERANCE):
         yield "robust: the nominal plan has the smaller quantile"
 
