@@ -43,6 +43,7 @@ def log_of_ids(folder):
         ("profiles", {"profile", "plan", "verify"}),
         ("astra-sim", {"plan", "simulate"}),
         ("workloads-from-trainers", {"import", "plan"}),
+        ("robust-plans", {"plan", "verify", "explain"}),
         ("beyond-512-accelerators", {"plan", "explain", "catalog", "check", "export"}),
     ],
 )
@@ -50,6 +51,7 @@ def test_every_command_ends_well(run, tmp_path, monkeypatch, page, expected):
     """With a workload and plans of other planners in the files that the page supposes."""
     monkeypatch.chdir(tmp_path)
     Path("workload.yaml").write_text("name: mine\nbase: dlrm-dcnv2\n")
+    Path("robust.yaml").write_text("kind: policy\nrobust: {quantile: p95, scenarios: 20, simulated: 2}\n")
     entry = {"sharding_type": "table_wise", "compute_kernel": "fused"}
     log_of_ids(Path("logs"))
     theirs = {"sparse.ebc": {f"cat_{i}": entry | {"ranks": [i % 8]} for i in range(26)}}
