@@ -51,8 +51,8 @@ class Robustness(Record):
     nominal_step_s: float
     """The step, at the profiles' means, of the plan for which that is shortest. Of this plan: objective.step_s."""
     sampled: JudgedPlans
-    """In the scenarios by which plans were compared, as estimated. No plan found has a smaller quantile; the nominal
-    one was among them."""
+    """In the scenarios by which plans were compared, as estimated. No plan found has a smaller quantile that keeps
+    to the memory in as many scenarios as the nominal one, which was among them."""
     held_back: JudgedPlans
     """In scenarios that no plan was chosen by, as estimated."""
     simulated: Annotated[JudgedPlans | None, Field(exclude_if=lambda value: value is None)] = None

@@ -16,16 +16,17 @@ ASSUMED = Variance(pooling_drift=0.1, skew_drift=0.1, slow_rank=1.1)
 
 
 def _percent(value: object) -> float:
-    """`p95` as 95."""
+    """`p95` as 95.0, which it may be already."""
     match = re.fullmatch(r"p(\d{2}(?:\.\d{1,3})?)", value) if isinstance(value, str) else None
-    if match is None or not 50 <= float(match[1]) < 100:
+    percent = float(match[1]) if match else value
+    if not isinstance(percent, float) or not 50 <= percent < 100:
         raise ValueError(f"{shown(value)} is no quantile from p50 to below p100; write for example p95")
-    return float(match[1])
+    return percent
 
 
 Quantile = Annotated[
     float,
-    BeforeValidator(lambda value: value if isinstance(value, float) else _percent(value)),
+    BeforeValidator(_percent),
     PlainSerializer(lambda percent: f"p{percent:g}", return_type=str),
     WithJsonSchema({"type": "string", "examples": ["p95"]}),
 ]

@@ -148,6 +148,7 @@ def test_what_is_not_known_in_scenarios_is_refused(more: dict[str, object], word
     [
         ("p49", "no quantile"),
         ("95", "no quantile"),
+        ({"quantile": 0.95}, "no quantile"),
         ({"quantile": "p99", "scenarios": 50}, "take 100"),
         ({"quantile": "p95", "slow_rank": 0.5}, "slow_rank"),
     ],
