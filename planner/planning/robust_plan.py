@@ -73,12 +73,14 @@ class RobustSearch:
     def best_from(self, nominal: Placement) -> Candidate:
         """The best candidate; the nominal plan where no other has a smaller quantile."""
         first = best = self._candidate(nominal)
+        if self._is_told_to_stop():
+            return first
         found = [self._descended(first), *self._of_tail(first)]
         for _ in range(ROUNDS):
             allowed = [each for each in found if each.steps.is_overfull.sum() <= first.steps.is_overfull.sum()]
             better = min([best, *allowed], key=lambda each: each.rank)
-            if better is best:
-                break
+            if better is best or self._is_told_to_stop():
+                return better
             best, found = better, [self._descended(better)]
         return best
 
@@ -117,7 +119,11 @@ class RobustSearch:
         loads = self._loads(own, candidate.placement, longer)
         if loads is None:
             return candidate
-        return self._candidate(descended(own.problem, candidate.placement, loads))
+        return self._candidate(descended(own.problem, candidate.placement, loads, self._is_told_to_stop))
+
+    def _is_told_to_stop(self) -> bool:
+        """Whether somebody wants what was found so far."""
+        return self.limits.stop is not None and self.limits.stop()
 
     def _loads(self, own: Formulation, placement: Placement, scenarios: Ints) -> ScenarioLoads | None:
         """The loads of some scenarios; None where they are too many numbers."""

@@ -7,6 +7,8 @@ more scenarios, and what it gains is there in others, too. First-improvement des
 stage moves, or changes places with another, where that gains most; the memory is that of the profiles' means.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 
 from planner.problem.arrays import Problem
@@ -25,18 +27,22 @@ MOST_PARTNERS = 256
 """Blocks that one is exchanged with, at most: those whose loads are nearest to its own."""
 
 
-def descended(problem: Problem, placement: Placement, loads: ScenarioLoads) -> Placement:
-    """Return a placement whose longest steps no move and no swap shortens on the mean, unless the work limit ended it
-    first; `loads` are those of the placement."""
-    descent = _Descent(problem, placement, loads)
+def descended(
+    problem: Problem, placement: Placement, loads: ScenarioLoads, is_over: Callable[[], bool] = lambda: False
+) -> Placement:
+    """Return a placement whose longest steps no move and no swap shortens on the mean, unless the work limit or
+    `is_over` ended it first; `loads` are those of the placement."""
+    descent = _Descent(problem, placement, loads, is_over)
     descent.run()
     return descent.now.placement()
 
 
 class _Descent:
-    def __init__(self, problem: Problem, placement: Placement, loads: ScenarioLoads) -> None:
+    def __init__(
+        self, problem: Problem, placement: Placement, loads: ScenarioLoads, is_over: Callable[[], bool]
+    ) -> None:
         self.now = Changeable(problem, placement)
-        self._problem, self._loads, self._work = problem, loads, 0.0
+        self._problem, self._loads, self._is_over, self._work = problem, loads, is_over, 0.0
         self._best_s = loads.tail_s()
         self._weight = problem.whole_load.sum(axis=(0, 2))
 
@@ -50,7 +56,7 @@ class _Descent:
             order = movable[np.argsort(-self._weight[self.now.block[movable]], kind="stable")]
             where = list(zip(self.now.block[order].tolist(), self.now.place[order].tolist(), strict=True))
             for block, rank in where:
-                if self._work > MOST_WORK:
+                if self._work > MOST_WORK or self._is_over():
                     return
                 held = np.flatnonzero((self.now.block == block) & (self.now.place == rank) & self.now.may_move)
                 if len(held):
