@@ -227,9 +227,8 @@ class Policy(Limits):
     profiles' means."""
 
     goals: Annotated[Goals | None, LATER] = None
-    """What plans are told apart by, in the order of preference, each with the share of its best value that may be given
-    up for those after it. Unset: `step` (0.1 %), `crowded_ranks`, `blocks`, `fullest_rank`; of a plan that follows
-    another `step` (0.1 %), `moved_bytes`."""
+    """What plans are told apart by, the most important first, each with the share of its best value that may be given
+    up for those after it. Unset: step, crowded_ranks, blocks, fullest_rank; with a former plan step, moved_bytes."""
 
     @model_validator(mode="after")
     def _exchange_of_runtime(self) -> Self:
@@ -255,7 +254,7 @@ class Policy(Limits):
     def expect_no_moves(self) -> None:
         """Raise InputError for a goal that only plans that follow others have."""
         if any(goal.name == "moved_bytes" for goal in self.goals or ()):
-            message = "moved_bytes is of a plan that follows another; plan with that one (--from), or leave it out"
+            message = "moved_bytes is of a plan that follows another; give that one (--from), or leave it out"
             raise InputError.at("policy", message, path="goals")
 
     def expect_no_goals(self, what: str) -> None:
