@@ -4,7 +4,7 @@ Windows depend on loads of tables that are not placed yet: they are those of tab
 that what a placement takes stays a sum over its tables.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,9 +15,49 @@ from cost_models.loads import BlockLoad
 from cost_models.memory import Batching
 from cost_models.resources import Resource
 from cost_models.schedule import Schedule
+from cost_models.shards import Blocks
 from cost_models.step_exchanges import EXCHANGE_OF, exchange_split
 from cost_models.tables import Tables
 from cost_models.workload.models import Workload
+
+
+@dataclass(frozen=True)
+class EvenTables:
+    """Tables with equally many copies, spread evenly over the ranks of a group of their own; K kinds of rank."""
+
+    tables: Tables
+    blocks: Blocks
+    """Each of them as one."""
+    kinds: tuple[RankKind, ...]
+    batching: Batching
+    schedule: Schedule
+    groups_per_card: tuple[float, ...]
+    """[K] how many groups load the card of a rank alike."""
+    copied_over: tuple[Resource, ...]
+    """The links between the ranks that hold the same shards."""
+
+    def latency_s(self, stage: str) -> float:
+        """The least that the exchange of a stage waits for; 0 where there is none."""
+        lines = self.schedule.lines.get(stage)
+        return lines[0].latency_s if lines else 0.0
+
+    def exchange_s(self, stage: str, number: int) -> dict[Resource, float]:
+        """What each link of a kind of rank is busy with in the exchange of a stage."""
+        seconds, kind = dict[Resource, float](), self.kinds[number]
+        if stage not in self.schedule.stages:
+            return seconds
+        loads = EXCHANGE_OF[stage](self.tables, self.blocks, kind, self.batching, None)
+        for of_term in exchange_split(self.schedule)(stage, loads, self.blocks, kind).values():
+            for resource, load in of_term.items():
+                groups = self.groups_per_card[number] if resource.kind == "nic" else 1.0
+                seconds[resource] = seconds.get(resource, 0.0) + self._even_s(resource, load, kind) * groups
+        return seconds
+
+    def _even_s(self, resource: Resource, load: BlockLoad, kind: RankKind) -> float:
+        """What each instance of a link is busy with."""
+        of_rank = float(np.sum(load.fixed + load.by_rows) / kind.world_size + np.sum(load.everywhere))
+        instance = self.schedule.resource_of_rank(resource)
+        return of_rank * float(np.bincount(instance).max())
 
 
 @dataclass(frozen=True)
@@ -25,10 +65,8 @@ class BesideDense:
     """The windows of one workload on one cluster."""
 
     workload: Workload
-    tables: Tables
-    kinds: tuple[RankKind, ...]
-    batching: Batching
-    schedule: Schedule
+    parts: tuple[EvenTables, ...]
+    """Its tables; those with the fewest copies first."""
     dense: tuple[DensePass, ...]
     """[K] the dense part on each kind of rank."""
     lookups: tuple[tuple[float, float], ...]
@@ -46,8 +84,8 @@ class BesideDense:
         hidden = []
         for (update_s, lookup_s), dense in zip(self.lookups, self.dense, strict=True):
             hidden.append(update_s + (lookup_s if is_earlier else -dense.rest_forward_s))
-        reduced = self.schedule.lines.get("all_reduce")
-        return min(hidden) + (reduced[0].latency_s if reduced else 0.0) + float(self.schedule.overheads.sum())
+        reduced_s = self.parts[0].latency_s("all_reduce")
+        return min(hidden) + reduced_s + float(self.parts[0].schedule.overheads.sum())
 
     def sums_begin_s(self, sums_s: Collection[float]) -> list[float]:
         """[K] seconds into the dense part before gradients are summed, which takes `sums_s` [K] of the links.
@@ -56,41 +94,35 @@ class BesideDense:
         later; those that are not done by then go on beside the update of the embeddings.
         """
         begin = []
-        of_kinds = zip(self.kinds, self.dense, self.lookups, sums_s, strict=True)
-        for kind, dense, (update_s, _), taken_s in of_kinds:
+        for k, (dense, (update_s, _), taken_s) in enumerate(zip(self.dense, self.lookups, sums_s, strict=True)):
             ready_s = dense.rest_forward_s + dense.first_gradients_s
             left_s = taken_s + ready_s - dense.rest_s
-            beside_update_s = min(
-                max(left_s - max(self._even_exchange_s("gradient_dist", kind).values()), 0.0), ready_s
-            )
+            beside_update_s = min(max(left_s - max(self._exchange_s("gradient_dist", k).values()), 0.0), ready_s)
             begin.append(ready_s - min(beside_update_s, update_s))
         return begin
 
-    def exchange_window_s(self, over: Collection[Resource], groups_per_card: Sequence[float]) -> float:
-        """Seconds of the exchanges before and after the dense part in which some links are idle, where cards are loaded
-        by all groups of ranks that share them, `groups_per_card` [K]: the least of all kinds of rank."""
-        windows = []
-        for kind, groups in zip(self.kinds, groups_per_card, strict=True):
+    @property
+    def copied_over(self) -> tuple[Resource, ...]:
+        """The links between the ranks that hold the same shards of some tables."""
+        return tuple(dict.fromkeys(resource for part in self.parts for resource in part.copied_over))
+
+    def exchange_window_s(self) -> float:
+        """Seconds of the exchanges before and after the dense part in which the links that copies are cut over are
+        idle: the least of all kinds of rank."""
+        windows, stages = [], self.parts[0].schedule.stages
+        for k in range(len(self.dense)):
             window = 0.0
-            for stage in (each for each in EXCHANGE_OF if each in self.schedule.stages and each != "input_dist"):
-                seconds = self._even_exchange_s(stage, kind, groups)
-                busy = max(seconds.get(resource, 0.0) for resource in over)
-                window += self.schedule.lines[stage][0].latency_s + max(seconds.values()) - busy
+            for stage in (each for each in EXCHANGE_OF if each in stages and each != "input_dist"):
+                seconds = self._exchange_s(stage, k)
+                busy = max(seconds.get(resource, 0.0) for resource in self.copied_over)
+                window += max(part.latency_s(stage) for part in self.parts) + max(seconds.values()) - busy
             windows.append(window)
         return min(windows)
 
-    def _even_exchange_s(self, stage: str, kind: RankKind, groups_per_card: float = 1.0) -> dict[Resource, float]:
-        """What each link is busy with in the exchange of a stage."""
-        blocks, seconds = self.tables.whole, dict[Resource, float]()
-        loads = EXCHANGE_OF[stage](self.tables, blocks, kind, self.batching, None)
-        for of_term in exchange_split(self.schedule)(stage, loads, blocks, kind).values():
-            for resource, load in of_term.items():
-                groups = groups_per_card if resource.kind == "nic" else 1.0
-                seconds[resource] = seconds.get(resource, 0.0) + self._even_seconds(resource, load, kind) * groups
+    def _exchange_s(self, stage: str, kind: int) -> dict[Resource, float]:
+        """What each link of a kind of rank is busy with in the exchange of a stage."""
+        seconds = dict[Resource, float]()
+        for part in self.parts:
+            for resource, busy_s in part.exchange_s(stage, kind).items():
+                seconds[resource] = seconds.get(resource, 0.0) + busy_s
         return seconds
-
-    def _even_seconds(self, resource: Resource, load: BlockLoad, kind: RankKind) -> float:
-        """What each instance of a link is busy with, of blocks that are spread evenly."""
-        of_rank = float(np.sum(load.fixed + load.by_rows) / kind.world_size + np.sum(load.everywhere))
-        instance = self.schedule.resource_of_rank(resource)
-        return of_rank * float(np.bincount(instance).max())

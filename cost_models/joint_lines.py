@@ -24,12 +24,15 @@ class JointLine:
 
 
 def at_once(lines: Sequence[Sequence[Line]]) -> tuple[JointLine, ...]:
-    """Those of collectives that run beside each other, by latency: each takes the highest rate that is to be had
-    within the longest latency, which is all that the stage waits for."""
-    shortest = max(of_one[0].latency_s for of_one in lines)
+    """Those of collectives that run beside each other, some of which there may be none of, by latency: each takes the
+    highest rate that is to be had within the longest latency, which is all that the stage waits for."""
+    shortest = max(of_one[0].latency_s for of_one in lines if of_one)
     waits = sorted({line.latency_s for of_one in lines for line in of_one if line.latency_s >= shortest})
     return tuple(
-        JointLine(wait, tuple(max(n for n, line in enumerate(of_one) if line.latency_s <= wait) for of_one in lines))
+        JointLine(
+            wait,
+            tuple(max((n for n, line in enumerate(of_one) if line.latency_s <= wait), default=0) for of_one in lines),
+        )
         for wait in waits
     )
 

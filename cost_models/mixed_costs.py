@@ -15,7 +15,8 @@ import numpy as np
 from cost_models.averaging import AveragingLine
 from cost_models.exchange_lines import ExchangeLine
 from cost_models.joint_lines import JointLine, at_once, in_turn
-from cost_models.model import BlockCosts, BlockMemory
+from cost_models.model import BlockCosts, BlockMemory, Column
+from cost_models.resources import Resource
 from cost_models.shards import Blocks, Floats, Ints
 from cost_models.step_costs import REPLICA_SYNC, StepCosts
 
@@ -35,7 +36,13 @@ class CopiedTables:
     def _columns(self) -> Ints:
         """[columns of their own] the column of the group that each is."""
         there = {(self.whole.stages[each.stage], each.resource): c for c, each in enumerate(self.whole.columns)}
-        return np.array([there[self.own.stages[each.stage], each.resource] for each in self.own.columns])
+        return np.array([there[self.own.stages[each.stage], self._carrier(each)] for each in self.own.columns])
+
+    def _carrier(self, column: Column) -> Resource:
+        """What carries in the group what a resource of their own does: where it exchanges through towers, of which they
+        have one rank each, all cards of a tower."""
+        resource, stage = column.resource, self.own.stages[column.stage]
+        return self.whole.schedule.carrier(stage, resource) if not self.own.schedule.has_towers else resource
 
     @cached_property
     def _shares(self) -> Floats:
@@ -45,10 +52,10 @@ class CopiedTables:
             cards = self.whole.groups_per_card[k] / self.own.groups_per_card[k]
             for c, column in enumerate(self.own.columns):
                 resource = column.resource
-                if resource.kind == "nic":
-                    shares[k, c] = cards
-                elif resource.kind == "uplink":
+                if resource.kind in ("uplink", "rails") or self._carrier(column) != resource:
                     shares[k, c] = 1 / self.copies
+                elif resource.kind == "nic":
+                    shares[k, c] = cards
                 elif resource in one.ranks_sharing:
                     shares[k, c] = one.ranks_sharing[resource] / kind.ranks_sharing[resource]
         return shares
@@ -93,7 +100,7 @@ class MixedCosts(StepCosts):
         for copies in np.unique(self.copies[self.copies > 1]).tolist():
             assert self.replicas is not None
             alike, own = self.replicas.alike(self.replicas.factor * copies), np.flatnonzero(self.copies == copies)
-            model = StepCosts(self.cluster, self.stated_workload, replicas=alike, own=own)
+            model = StepCosts(self.cluster, self.stated_workload, exchange=self.exchange, replicas=alike, own=own)
             model.batching = replace(model.batching, output_copies=self.batching.output_copies)
             found.append(CopiedTables(self, model, copies))
         return tuple(found)
@@ -108,8 +115,10 @@ class MixedCosts(StepCosts):
     @cached_property
     def _joint_lines(self) -> dict[str, tuple[JointLine, ...]]:
         """The lines of each stage that exchanges, of all tables together."""
+        models = [model for _, model in self.models_by_copies]
         of_models = {
-            stage: [model.own_lines_of(stage) for _, model in self.models_by_copies] for stage in self.protocol_stages
+            stage: [model.own_lines_of(stage) if stage in model.protocol_stages else () for model in models]
+            for stage in self.protocol_stages
         }
         return {stage: in_turn(each) if stage == REPLICA_SYNC else at_once(each) for stage, each in of_models.items()}
 
@@ -137,7 +146,10 @@ class MixedCosts(StepCosts):
         own = super()._balanced_line(stage)
         if not self._copied:
             return own
-        wanted = np.array([own, *(each.own._balanced_line(stage) for each in self._copied)])
+        others = (each.own for each in self._copied)
+        wanted = np.array(
+            [own, *(model._balanced_line(stage) if stage in model.protocol_stages else 0 for model in others)]
+        )
         return int(np.argmin([np.abs(wanted - line.numbers).sum() for line in self._joint_lines[stage]]))
 
     # -- costs of blocks ------------------------------------------------------------------------------------------

@@ -76,9 +76,8 @@ class Replicas(Record):
 
     @model_validator(mode="after")
     def _whole_intervals(self) -> "Replicas":
-        if self.rules and (self.layout != "intra" or self.is_fully_sharded):
-            what = "fully_sharded" if self.is_fully_sharded else "inter"
-            raise ValueError(f"rules give neighbours shards that are averaged after a step; leave {what} out, or rules")
+        if self.rules and self.layout != "intra":
+            raise ValueError("rules give neighbours the same shards; leave inter out, or rules")
         if self.is_fully_sharded and self.sync_every != 1:
             raise ValueError("fully_sharded replicas are averaged in each step; leave out sync_every")
         if self.state_every is not None and self.state_every % self.sync_every:
@@ -92,6 +91,11 @@ class Replicas(Record):
     def is_fully_sharded(self) -> bool:
         """Whether copies are cut over their replicas."""
         return self.strategy == "fully_sharded"
+
+    @property
+    def averages(self) -> bool:
+        """Whether anything is averaged after a step, while everything waits."""
+        return not self.is_fully_sharded or self.state_every is not None
 
     @property
     def state_share(self) -> float:

@@ -42,11 +42,6 @@ class Replication:
         factor, layout = self.replicas.factor, self.replicas.layout
         self.groups_per_card = tuple(groups_per_card(group, factor, layout) for group in cluster.topology.nodes)
 
-    @property
-    def averages(self) -> bool:
-        """Whether anything is averaged after a step, while everything waits."""
-        return not self.replicas.is_fully_sharded or self.replicas.state_every is not None
-
     @cached_property
     def gradients(self) -> Sums:
         """Sums over all ranks."""

@@ -14,6 +14,7 @@ from cost_models.exchange_lines import ExchangeLine, exchange_lines
 from cost_models.kinds import RankKind
 from cost_models.model import Column
 from cost_models.path_latency import Hops, inside_latency_s, leave_domains, path_latency_s
+from cost_models.replicas import Replicas
 from cost_models.replication import Replication
 from cost_models.resources import (
     DEVICE,
@@ -84,9 +85,9 @@ class Schedule:
         replication: Replication | None = None,
         *,
         has_towers: bool = False,
-        averages_some: bool = False,
+        copies: Replicas | None = None,
     ) -> None:
-        """`averages_some`: copies of tables that have more than the others are averaged, too."""
+        """`copies`: how copies of all tables, or of some, are kept together; None where no table has any."""
         self._topology, self._workload = topology, workload
         self._kinds, self._software, self.has_towers = kinds, software, has_towers
         self._in_phases = software.exchange_in_phases and not has_towers
@@ -99,8 +100,8 @@ class Schedule:
             has_prefetch=is_training and workload.pipeline == "prefetch",
             has_memories=bool(self.memories),
             all_reduce_overlaps=software.all_reduce_overlaps_dense,
-            averages_replicas=is_training and (averages_some or (replication is not None and replication.averages)),
-            shards_replicas=is_training and replication is not None and replication.replicas.is_fully_sharded,
+            averages_replicas=is_training and copies is not None and copies.averages,
+            shards_replicas=is_training and copies is not None and copies.is_fully_sharded,
             has_towers=has_towers,
             has_modules=has_towers and bool(workload.tower_modules),
         )
@@ -129,12 +130,12 @@ class Schedule:
         }
         over = {term.name: term.over for term in TERMS}
         return [
-            Column(self.stages.index(stage), self._carrier(stage, resource))
+            Column(self.stages.index(stage), self.carrier(stage, resource))
             for term, stage in self.stage_of_term.items()
             for resource in resources[over[term]]
         ]
 
-    def _carrier(self, stage: str, resource: Resource) -> Resource:
+    def carrier(self, stage: str, resource: Resource) -> Resource:
         """What carries the traffic of a resource in a stage: in exchanges among peers, all cards of a tower alike."""
         if self.has_towers and stage in _EXCHANGED and resource.kind == "nic":
             return Resource("rails", resource.way)
@@ -238,7 +239,7 @@ class Schedule:
 
     def _target(self, term: str, resource: Resource, factor: float, kind: int) -> tuple[int | None, float]:
         """The column of what carries a term's traffic of a resource, and its seconds for one of the resource's."""
-        carrier = self._carrier(self.stage_of_term.get(term, ""), resource)
+        carrier = self.carrier(self.stage_of_term.get(term, ""), resource)
         return self.column(term, carrier), factor if carrier == resource else factor / self._cards_of_tower[kind]
 
     @cached_property

@@ -19,7 +19,7 @@ import numpy as np
 from cost_models import collectives, towers
 from cost_models.amounts import NO_RESERVE, Amount, Reserve
 from cost_models.averaging import Averaging, AveragingLine
-from cost_models.beside_dense import BesideDense
+from cost_models.beside_dense import BesideDense, EvenTables
 from cost_models.coefficients_used import StepCoefficients
 from cost_models.dense import DensePass, dense_seconds
 from cost_models.dense_size import dense_size
@@ -100,7 +100,7 @@ class StepCosts(CostModel):
             self.coefficients.software,
             replication,
             has_towers=has_towers(topology, workload, exchange),
-            averages_some=bool((self.copies > 1).any()),
+            copies=replicas if replication is not None or (self.copies > 1).any() else None,
         )
         self.kind_of_rank: Ints = self.schedule.kind_of_rank
         self.node_of_rank: Ints = self.schedule.node_of_rank
@@ -313,7 +313,15 @@ class StepCosts(CostModel):
         dense = tuple(self._dense_seconds(kind, passes) for kind in kinds)
         each = [[model.even_lookups_s(k) for _, model in self.models_by_copies] for k in range(len(kinds))]
         lookups = tuple((sum(update_s for update_s, _ in of), sum(lookup_s for _, lookup_s in of)) for of in each)
-        return BesideDense(self.workload, self.tables, kinds, self.batching, self.schedule, dense, lookups)
+        parts = tuple(model.even_tables for _, model in self.models_by_copies)
+        return BesideDense(self.workload, parts, dense, lookups)
+
+    @property
+    def even_tables(self) -> EvenTables:
+        """Those that are held, spread evenly over HBM."""
+        over = () if self._replication is None else self._replication.copied_over
+        blocks, groups = self.own_blocks, self.groups_per_card
+        return EvenTables(self.tables, blocks, self.kinds, self.batching, self.schedule, groups, over)
 
     def even_lookups_s(self, kind: int) -> tuple[float, float]:
         """How long the update of the tables that are held keeps a device busy, and their lookup, where they are spread
@@ -339,11 +347,9 @@ class StepCosts(CostModel):
         if schedule.ids_overlap or schedule.is_prefetched:
             fetched = schedule.fetched_over
             self._hide(beside.hidden_s(), lambda resource: resource.with_ids or resource in fetched)
-        if self._replication is not None and "replica_shards" in schedule.stage_of_term:
-            over = self._replication.copied_over
-            self._hide(
-                beside.exchange_window_s(over, self._replication.groups_per_card), lambda resource: resource in over
-            )
+        if "replica_shards" in schedule.stage_of_term:
+            over = beside.copied_over
+            self._hide(beside.exchange_window_s(), lambda resource: resource in over)
 
     def _sums_gradients(self, column: Column) -> bool:
         """Whether a column of the dense part's stage has the sums of its gradients, and nothing that comes before."""

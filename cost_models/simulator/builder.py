@@ -1,7 +1,7 @@
 """The program of consecutive steps, composed of lookups and updates, the dense part, exchanges and host transfers."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -18,9 +18,32 @@ from cost_models.simulator.pipelines import ahead_of
 from cost_models.simulator.program import COMPUTE, IDS, PREFETCH, Label, Program, Streams, Wait
 from cost_models.simulator.replica_copies import ReplicaCopies
 from cost_models.simulator.replica_groups import SimulatedGroups
+from cost_models.simulator.spreads import KnownHubs
 from cost_models.simulator.tower_exchanges import TowerExchanges
 from cost_models.workload.formats import sum_bytes, wire_bytes, written_bytes
 from cost_models.workload.models import Workload
+
+
+@dataclass(frozen=True)
+class _PartExchanges:
+    """How tables with equally many copies exchange."""
+
+    flat: Exchanges
+    towers: TowerExchanges | None
+    """None where vectors travel flat."""
+
+    def outputs(
+        self, step: int, demand: Demand, ratios: tuple[float, float], name: str, way: Way, after: Ints, slow: Floats
+    ) -> list[Ints]:
+        """Their vectors to the samples, or gradients back; see `Exchanges.outputs`."""
+        if self.towers is None:
+            return self.flat.outputs(step, demand, ratios, name, way, after)
+        return self.towers.outputs(step, demand, ratios, name, way, after, slow)
+
+
+def _whose(groups: Sequence[SimulatedGroups | None]) -> list[str]:
+    """What tells the exchanges of tables with more copies than the first from theirs."""
+    return ["", *(f", {each.replicas.factor} copies" for each in groups[1:] if each is not None)]
 
 
 class Builder:
@@ -38,27 +61,20 @@ class Builder:
         through_towers: bool = False,
     ) -> None:
         """`groups` are those of each part of a step's demand, None for one world; `through_towers`: vectors are
-        exchanged in each tower, then among peers."""
+        exchanged in each tower, then among peers, where a tower has more than one rank."""
         self._network, self._workload, self._software = network, workload, software
         self._streams = Streams(network.world)
         self._dense = DenseKernels(self._streams, network, workload, software)
-        first, *others = groups
-        sharding = network if first is None else first.exchanging(network)
-        self._collectives = Collectives(sharding, capacity)
-        in_phases = False if through_towers else None
-        self._exchanges = Exchanges(self._streams, sharding, self._collectives, software, in_phases=in_phases)
-        self._of_others = [self._exchanges_in(each, capacity) for each in others if each is not None]
+        self._through_towers, self._capacity, self._hubs = through_towers, capacity, KnownHubs()
+        self._parts = [self._exchanges_in(each, whose) for each, whose in zip(groups, _whose(groups), strict=True)]
+        self._towers = [part.towers for part in self._parts if part.towers is not None]
+        one_world = groups[0] is None
         self._sums = (
-            self._exchanges if first is None else Exchanges(self._streams, network, Collectives(network), software)
+            self._parts[0].flat if one_world else Exchanges(self._streams, network, Collectives(network), software)
         )
         self._copies = [
             None if each is None else ReplicaCopies(self._streams, network, each, software) for each in groups
         ]
-        self._towers = (
-            TowerExchanges(self._streams, sharding, self._collectives, self._exchanges, workload, self._dense, software)
-            if through_towers
-            else None
-        )
         self._host = HostTransfers(self._streams, network, workload, software, waits_for_data=waits_for_data)
         self._lookup_launch_s = network.of_kind([kind.lookup_launch_s for kind in network.kinds])
         self._update_launch_s = network.of_kind([kind.update_launch_s for kind in network.kinds])
@@ -68,11 +84,17 @@ class Builder:
         self._received: list[Wait] = []
         self._fetched: list[Wait] = []
 
-    def _exchanges_in(self, groups: SimulatedGroups, capacity: Floats | None) -> Exchanges:
-        """Those of tables with more copies than the others, beside theirs."""
-        network, whose = groups.exchanging(self._network), f", {groups.replicas.factor} copies"
-        collectives = Collectives(network, capacity, self._collectives.known_hubs)
-        return Exchanges(self._streams, network, collectives, self._software, whose=whose)
+    def _exchanges_in(self, groups: SimulatedGroups | None, whose: str) -> "_PartExchanges":
+        """Those of tables with equally many copies."""
+        streams, software = self._streams, self._software
+        network = self._network if groups is None else groups.exchanging(self._network)
+        collectives = Collectives(network, self._capacity, self._hubs)
+        in_phases = False if self._through_towers else None
+        flat = Exchanges(streams, network, collectives, software, in_phases=in_phases, whose=whose)
+        if not (self._through_towers and network.has_towers):
+            return _PartExchanges(flat, None)
+        towers = TowerExchanges(streams, network, collectives, flat, self._workload, self._dense, software, whose=whose)
+        return _PartExchanges(flat, towers)
 
     def build(
         self,
@@ -92,7 +114,7 @@ class Builder:
                 self._bring(step + self._ahead.fetch, self._fetched, self._prefetch, start)
             start = self._step(step, slowness[step])
             program.done.append(start)
-        program.hubs = self._collectives.hubs()
+        program.hubs = self._hubs.all()
         return program
 
     # --- before the step -------------------------------------------------------------------------------------------
@@ -106,24 +128,31 @@ class Builder:
         return self._host.copy(batch, self._demands[batch], after)
 
     def _exchange_ids(self, batch: int, after: Wait) -> Ints:
-        waits, (own, *others), yields = [self._copied[batch], after], self._demands[batch].parts, self._ahead.ids > 0
-        received = self._exchanges.ids(batch, own, waits, yields=yields)
-        beside = [
-            exchanges.ids(batch, part, waits, yields=yields)
-            for exchanges, part in zip(self._of_others, others, strict=True)
+        waits, yields = [self._copied[batch], after], self._ahead.ids > 0
+        received, *beside = [
+            exchanges.flat.ids(batch, part, waits, yields=yields)
+            for exchanges, part in zip(self._parts, self._demands[batch].parts, strict=True)
         ]
         return self._streams.join(IDS, beside) if beside else received
 
     def _exchange(
-        self, step: int, demand: Demand, ratios: tuple[float, float], name: str, way: Way, after: Ints
+        self, step: int, demand: Demand, ratios: tuple[float, float], name: str, way: Way, after: Ints, slow: Floats
     ) -> list[Ints]:
         """Vectors of all tables to the samples, or their gradients back; see `Exchanges.outputs`."""
-        exchanges = (self._exchanges, *self._of_others)
         return [
             end
-            for each, part in zip(exchanges, demand.parts, strict=True)
-            for end in each.outputs(step, part, ratios, name, way, after)
+            for each, part in zip(self._parts, demand.parts, strict=True)
+            for end in each.outputs(step, part, ratios, name, way, after, slow)
         ]
+
+    def _permute(
+        self, step: int, demand: Demand, ratios: tuple[float, float], slow: Floats, after: Sequence[Ints]
+    ) -> Sequence[Ints]:
+        """Vectors that go through towers in the order of the peers before they leave, or their gradients back."""
+        for each, part in zip(self._parts, demand.parts, strict=True):
+            if each.towers is not None:
+                after = [each.towers.permute(step, part, ratios, slow, after)]
+        return after
 
     def _prefetch(self, batch: int, after: Wait) -> Wait:
         return self._host.fetch(PREFETCH, batch, self._demands[batch], [self._received[batch], after])
@@ -147,11 +176,8 @@ class Builder:
         for copies, part in zip(self._copies, demand.parts, strict=True):
             if copies is not None:
                 copies.cut(step, part, looked_up)
-        if self._towers is None:
-            outputs = self._exchange(step, demand, (1.0, 1.0), "output dist", OUT, looked_up)
-        else:
-            permuted = self._towers.permute(step, demand, (1.0, 1.0), slow, [looked_up])
-            outputs = self._towers.outputs(step, demand, (1.0, 1.0), "output dist", OUT, permuted, slow)
+        (permuted,) = self._permute(step, demand, (1.0, 1.0), slow, [looked_up])
+        outputs = self._exchange(step, demand, (1.0, 1.0), "output dist", OUT, permuted, slow)
         dense.forward(dense.first, step, slow)
         if dense.rest:
             dense.forward(dense.rest, step, slow, outputs)
@@ -177,13 +203,13 @@ class Builder:
         buckets = dense.backward(dense.rest, step, slow)
         forward, backward = self._workload.communication.forward, self._workload.communication.backward
         ratios = wire_bytes(backward) / wire_bytes(forward), sum_bytes(backward) / sum_bytes(forward)
-        ready, towers = streams.last(COMPUTE), self._towers
-        if towers is None:
-            gradients = self._exchange(step, demand, ratios, "gradient dist", IN, ready)
+        ready = streams.last(COMPUTE)
+        if not self._towers:
+            gradients = self._exchange(step, demand, ratios, "gradient dist", IN, ready, slow)
         buckets += dense.backward(dense.first, step, slow)
         computed = streams.last(COMPUTE)
-        if towers is not None:  # whose modules wait for the exchange, as the bottom MLP does not
-            gradients = towers.outputs(step, demand, ratios, "gradient dist", IN, ready, slow)
+        if self._towers:  # whose modules wait for the exchange, as the bottom MLP does not
+            gradients = self._exchange(step, demand, ratios, "gradient dist", IN, ready, slow)
         reduced: Wait = None
         everyone = self._network.everyone
         replicas = float(demand.replica_gradient_bytes.max())
@@ -191,8 +217,7 @@ class Builder:
             for ready, size in [*buckets, (computed, replicas)]:
                 reduced = self._sums.all_reduce(step, everyone, size, ready)
             reduced = self._reduced_in_towers(step, reduced)
-        if self._towers is not None:
-            gradients = [self._towers.permute(step, demand, ratios, slow, gradients)]
+        gradients = list(self._permute(step, demand, ratios, slow, gradients))
         update = Label("embedding update", "update", COMPUTE, step)
         self._kernels(update, self._update_launch_s, demand.backward_s, slow, [*gradients, *gathered])
         self._host.in_place(update, demand.backward_host_bytes, demand.backward_host_s, written=0.5)
@@ -212,10 +237,11 @@ class Builder:
 
     def _reduced_in_towers(self, step: int, reduced: Wait) -> Wait:
         """The gradients of the modules of towers, summed by the ranks of each after the others are `reduced`."""
-        if self._towers is None or not self._towers.has_modules:
-            return reduced
         overlaps = self._software.all_reduce_overlaps_dense
-        return self._towers.reduced(step, None if overlaps else self._streams.last(COMPUTE))
+        for towers in self._towers:
+            if towers.has_modules:
+                reduced = towers.reduced(step, None if overlaps else self._streams.last(COMPUTE))
+        return reduced
 
     def _kernels(
         self, kernel: Label, launch_s: Floats, by_tier: Floats, slow: Floats, after: Sequence[Wait] = ()

@@ -25,7 +25,7 @@ from cost_models.resources import (
     Resource,
     Way,
 )
-from cost_models.shards import BELOW_HBM, EVERYWHERE, SHARED_BY, Floats, Ints, MemoryTier
+from cost_models.shards import BELOW_HBM, EVERYWHERE, SHARED_BY, WORLD, Floats, Ints, MemoryTier
 from cost_models.simulator.graph import NONE, Flags, Use
 from cost_models.simulator.process_groups import ProcessGroups, numbered, position
 from topologies.cluster import Topology
@@ -69,17 +69,10 @@ class SimulatedNetwork:
         self.node_of_rank: Ints = self.fabric.node_of_rank
         self.domain_of_rank: Ints = self.fabric.domain_of_rank
         one: Ints = np.zeros(self.world, dtype=np.int64)
-        sharding = one if group_of_rank is None else group_of_rank
-        self.extents: tuple[ProcessGroups, ...] = self._extents(sharding)
-        """The groups of every extent of a block, in the order of `EXTENTS`, among the ranks that shard together."""
         self.everyone = ProcessGroups(one, self.domain_of_rank)
         """All ranks as one group."""
-        self.tower_of_rank: Ints = _dealt(self.domain_of_rank, sharding, towers)
-        """[W] number of each rank's tower among those of the ranks that shard with it."""
-        self.towers = ProcessGroups(numbered(sharding, self.tower_of_rank), self.domain_of_rank)
-        """The ranks of each tower."""
-        self.peers = ProcessGroups(numbered(sharding, position(self.towers.group_of_rank)), self.domain_of_rank)
-        """The ranks at one place in all towers of theirs."""
+        self._tower_count = towers
+        self._shard_among(one if group_of_rank is None else group_of_rank)
         self.first: dict[Resource, int] = {}
         """The number of the first instance of every resource."""
         self.count = 0
@@ -94,13 +87,26 @@ class SimulatedNetwork:
         other = copy.copy(self)
         other.kinds = kinds
         if group_of_rank is not None:
-            other.extents = self._extents(group_of_rank)
+            other._shard_among(group_of_rank)
         return other
 
-    def _extents(self, sharding: Ints) -> tuple[ProcessGroups, ...]:
-        """The groups of every extent, where the ranks of each group [W] shard together."""
+    def _shard_among(self, sharding: Ints) -> None:
+        """Let the ranks of each group [W] shard tables together."""
         holders = np.arange(self.world), numbered(self.node_of_rank, sharding), sharding
-        return tuple(ProcessGroups(each, self.domain_of_rank) for each in holders)
+        self.extents: tuple[ProcessGroups, ...] = tuple(ProcessGroups(each, self.domain_of_rank) for each in holders)
+        """The groups of every extent of a block, in the order of `EXTENTS`, among the ranks that shard together."""
+        self.tower_of_rank: Ints = _dealt(self.domain_of_rank, sharding, self._tower_count)
+        """[W] number of each rank's tower among those of the ranks that shard with it."""
+        self.towers = ProcessGroups(numbered(sharding, self.tower_of_rank), self.domain_of_rank)
+        """The ranks of each tower."""
+        self.peers = ProcessGroups(numbered(sharding, position(self.towers.group_of_rank)), self.domain_of_rank)
+        """The ranks at one place in all towers of theirs."""
+
+    @property
+    def has_towers(self) -> bool:
+        """Whether ranks that shard together are in several towers, of which some have several ranks."""
+        size = self.towers.size
+        return bool(((size > 1) & (size < self.extents[WORLD].size)).any())
 
     def _instances(self) -> Iterator[tuple[Resource, int]]:
         """Every resource, and how many instances it has."""

@@ -10,7 +10,7 @@ import numpy as np
 from cost_models.kinds import rank_kinds
 from cost_models.replicas import Replicas
 from cost_models.resources import DEVICE, Resource
-from cost_models.shards import HOME, MEMORY_HBM, WORLD, Floats, Ints, PlacedShards, state_memory
+from cost_models.shards import HOME, MEMORY_HBM, Floats, Ints, PlacedShards, state_memory
 from cost_models.simulator.builder import Builder
 from cost_models.simulator.conditions import Conditions
 from cost_models.simulator.demand import Counter, Demand, JointDemand
@@ -277,8 +277,6 @@ def simulate(
         demands.append(mean if ids is None else count(ids))
         tell(f"counting the work of step {number:,} of {simulated:,}")
     capacity = conditions.capacity(network)
-    towers, sharding = network.towers.size, network.extents[WORLD].size
-    through_towers = exchange == "sptt" and bool(((towers > 1) & (towers < sharding)).any())
     builder = Builder(
         network,
         workload,
@@ -286,7 +284,7 @@ def simulate(
         waits_for_data=conditions.data_loading,
         capacity=capacity,
         groups=groups,
-        through_towers=through_towers,
+        through_towers=exchange == "sptt" and network.has_towers,
     )
     program = builder.build(demands, conditions.slowness(network.world, simulated), tell)
     tell(f"simulating {counted(simulated, 'step')} of {counted(network.world, 'rank')}")

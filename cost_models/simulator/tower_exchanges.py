@@ -105,7 +105,11 @@ class TowerExchanges:
         workload: Workload,
         dense: DenseKernels,
         software: SoftwareCoefficients,
+        *,
+        whose: str = "",
     ) -> None:
+        """`whose` tells those of some tables apart, which have streams of their own."""
+        self._whose = whose
         self._streams, self._network, self._dense = streams, network, dense
         self._collectives, self._exchanges = collectives, exchanges
         tower, samples = network.tower_of_rank, workload.batch(network.world) / network.world
@@ -123,7 +127,9 @@ class TowerExchanges:
     ) -> Ints:
         """Every rank puts its vectors in the order of the peers before they leave, or their gradients back."""
         vectors = TowerVectors(self._network, demand, ratios)
-        return self._streams.run(Label("permute", "permute", COMPUTE, step), vectors.permuted_s * slow, after)
+        return self._streams.run(
+            Label(f"permute{self._whose}", "permute", COMPUTE, step), vectors.permuted_s * slow, after
+        )
 
     def module(self, step: int, way: Way, slow: Floats, ready: Ints) -> Ints:
         """The module of each rank's tower, forward (OUT) or backward (IN); nothing without any."""
@@ -153,10 +159,10 @@ class TowerExchanges:
     ) -> list[Ints]:
         """Vectors to the samples (`way` OUT) or their gradients back (IN). Partial sums of all ranks are exchanged
         flat, beside the peers."""
-        vectors, stream = TowerVectors(self._network, demand, ratios), f"{name}, towers"
+        vectors, stream = TowerVectors(self._network, demand, ratios), f"{name}, towers{self._whose}"
 
         def meet(where: str, groups: ProcessGroups, transfers: list[Transfer], ready: Ints) -> Ints:
-            label = Label(f"{name} ({where})", "all-to-all", stream, step)
+            label = Label(f"{name} ({where}{self._whose})", "all-to-all", stream, step)
             return self._exchanges.exchange(label, groups, transfers, [ready])
 
         def inside(ready: Ints) -> Ints:
@@ -169,7 +175,7 @@ class TowerExchanges:
         def transpose(ready: Ints) -> Ints:
             if not vectors.for_each.any():
                 return ready
-            label = Label(f"{name} (transpose)", "permute", stream, step)
+            label = Label(f"{name} (transpose{self._whose})", "permute", stream, step)
             return self._streams.run(label, vectors.transposed_s, [ready])
 
         def flat(ready: Ints) -> Ints:

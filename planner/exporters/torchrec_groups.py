@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from cost_models.model import CostModel
+from cost_models.replicas import Replicas
 from planner.document.plan import Plan, TablePlan
 from planner.document.planned import planned_topology
 from planner.document.shards import Shards
@@ -25,7 +26,8 @@ def dmp_collection(plan: Plan) -> dict[str, Any] | None:
     """Arguments of DMPCollection that give the plan's groups of ranks, beside the plan of one group, which it deals out
     to all of them; None for one world.
 
-    `sharding_strategy` is the name of a ShardingStrategy. `sync_every` and `state_every` are no arguments of it: they
+    `sharding_strategy` is the name of a ShardingStrategy: one copy of all tables (`factor: 1` with rules) has no other
+    that it could be cut over. `sync_every` and `state_every` are no arguments of it: they
     say after how many steps a trainer calls `sync()`, and when with the optimizer state (null: never).
     """
     groups = plan.replicas
@@ -38,10 +40,15 @@ def dmp_collection(plan: Plan) -> dict[str, Any] | None:
         "sharding_group_size": groups.group_ranks,
         "node_group_size": on_host // groups.factor if intra else on_host,
         "use_inter_host_allreduce": not intra,
-        "sharding_strategy": "FULLY_SHARDED" if groups.strategy == "fully_sharded" else "DEFAULT",
+        "sharding_strategy": _strategy(groups.chosen) if groups.factor > 1 else "DEFAULT",
         "sync_every": groups.sync_every if groups.strategy == "default" else groups.state_every,
         "state_every": groups.state_every,
     }
+
+
+def _strategy(replicas: Replicas) -> str:
+    """The name of the ShardingStrategy of tables with several copies."""
+    return "FULLY_SHARDED" if replicas.is_fully_sharded else "DEFAULT"
 
 
 def copied_modules(model: CostModel, source: str) -> dict[str, int]:
@@ -75,12 +82,13 @@ def submodule_configs(
                     f"tables with different numbers of copies are in module {path!r}; say where each is (--module)"
                 )
                 raise InputError.at(source, message, path="replicas.rules")
+    strategy = "DEFAULT" if model.replicas is None else _strategy(model.replicas)
     return [
         {
             "module": module,
             "sharding_group_size": model.topology.world_size // copies,
             "use_inter_host_allreduce": False,
-            "sharding_strategy": "DEFAULT",
+            "sharding_strategy": strategy,
             "plan": plans[module],
         }
         for module, copies in copies_of.items()

@@ -235,9 +235,6 @@ class Policy(Limits):
         if self.runtime != "any" and self.exchange not in ("auto", *RUNTIMES[self.runtime].exchanges):
             message = f"{self.exchange} is no exchange of {self.runtime}; give flat, or leave the runtime out"
             raise ConflictError(message, "exchange", "runtime")
-        if self.replicas is not None and self.replicas.rules and self.exchange != "flat":
-            message = f"tables with copies by rules exchange flat, not by {self.exchange}; leave one of both out"
-            raise ConflictError(message, "exchange", "replicas")
         return self
 
     @model_validator(mode="after")

@@ -8,6 +8,7 @@ from cost_models.joint_lines import JointLine, at_once, in_turn
 from cost_models.replicas import ReplicaRule, Replicas
 from cost_models.shards import HBM, ROW_WISE, TABLE_ROW_WISE, TABLE_WISE, Blocks, Floats, Ints, PlacedShards
 from cost_models.simulator.simulation import simulate
+from cost_models.stages import VectorExchange
 from cost_models.step import StepModel
 from cost_models.workload.models import Workload
 from tests.cost_models.test_replication import resized
@@ -28,7 +29,7 @@ def trained(rows: int = 300_001, **fields: object) -> Workload:
     return workload(tables, **given)
 
 
-def mixed(factor: int, more: int, **fields: int) -> Replicas:
+def mixed(factor: int, more: int, **fields: object) -> Replicas:
     rule = ReplicaRule(tables=("user_*",), factor=more)
     return Replicas.model_validate({"factor": factor, "rules": (rule,), "sync_every": 5, "state_every": 5, **fields})
 
@@ -63,15 +64,26 @@ def _cluster(shared: str) -> Topology:
     return topology(node_group("a", nodes=4, ranks=8, **of_node.get(shared, {})), oversubscription=oversubscription)
 
 
+CUT: dict[str, object] = {"strategy": "fully_sharded", "sync_every": 1}
+"""Fields of copies that are cut over each other."""
+
+
 @pytest.mark.parametrize("sharding", [TABLE_WISE, TABLE_ROW_WISE, ROW_WISE])
-@pytest.mark.parametrize("shared", ["nothing", "cards and switches", "uplinks", "host links"])
-@pytest.mark.parametrize(("factor", "more"), [(1, 2), (1, 4), (2, 4)])
-def test_they_cost_what_they_cost_where_all_have_as_many(factor: int, more: int, shared: str, sharding: int) -> None:
-    """Beyond latencies, which are those of the largest groups: seconds of every stage, and bytes of every rank."""
+@pytest.mark.parametrize(
+    ("exchange", "shared"),
+    [("flat", each) for each in ("nothing", "cards and switches", "uplinks", "host links")]
+    + [("sptt", each) for each in ("cards and switches", "uplinks")],
+)
+@pytest.mark.parametrize(("factor", "more"), [(1, 2), (1, 4), (2, 4), (2, 8)])
+def test_they_cost_what_they_cost_where_all_have_as_many(
+    factor: int, more: int, shared: str, exchange: VectorExchange, sharding: int
+) -> None:
+    """Beyond latencies, which are those of the largest groups: seconds of every stage, and bytes of every rank. Also
+    where a rank of theirs is a tower, whose exchange is the flat one."""
     cluster = _cluster(shared)
-    alike = StepModel(cluster, trained(), replicas=mixed(factor, more).alike(more))
-    both, tables = StepModel(cluster, trained(), replicas=mixed(factor, more)), np.flatnonzero(MORE)
-    copies = more // factor
+    alike = StepModel(cluster, trained(), exchange=exchange, replicas=mixed(factor, more).alike(more))
+    both = StepModel(cluster, trained(), exchange=exchange, replicas=mixed(factor, more))
+    copies, tables = more // factor, np.flatnonzero(MORE)
     placed = held(both, sharding, tables, copies)
     first = placed.rank % copies == 0
     one = PlacedShards(
@@ -80,7 +92,8 @@ def test_they_cost_what_they_cost_where_all_have_as_many(factor: int, more: int,
         placed.rows[first],
         placed.opens_block[first],
     )
-    assert beyond_latencies(both, placed) == pytest.approx(beyond_latencies(alike, one), rel=1e-9, abs=1e-12)
+    expected = dict.fromkeys(both.stages, 0.0) | beyond_latencies(alike, one)
+    assert beyond_latencies(both, placed) == pytest.approx(expected, rel=1e-9, abs=1e-12)
     stored = both.shard_bytes(placed)[first]
     np.testing.assert_allclose(stored, alike.shard_bytes(one), rtol=1e-12)
 
@@ -117,18 +130,23 @@ SIMULATED = [
 ]
 
 
+@pytest.mark.parametrize(
+    ("exchange", "fields"), [("flat", {}), ("sptt", {}), ("flat", CUT), ("sptt", CUT | {"state_every": None})]
+)
 @pytest.mark.parametrize(("factor", "more", "sharding", "nodes"), SIMULATED)
-def test_the_simulator_plays_all_ranks_and_agrees(factor: int, more: int, sharding: int, nodes: int) -> None:
+def test_the_simulator_plays_all_ranks_and_agrees(
+    factor: int, more: int, sharding: int, nodes: int, exchange: VectorExchange, fields: dict[str, object]
+) -> None:
     """Each number of copies in groups of its own, whose exchanges share links, with the averaging of both: within 3 %
     of the estimate."""
-    cluster, replicas = resized(nodes), mixed(factor, more)
-    model = StepModel(cluster, trained(global_batch=49152 * nodes), replicas=replicas)
+    cluster, replicas = resized(nodes), mixed(factor, more, **fields)
+    model = StepModel(cluster, trained(global_batch=49152 * nodes), exchange=exchange, replicas=replicas)
     parts = [
         held(model, TABLE_WISE, np.flatnonzero(~MORE), 1),
         held(model, sharding, np.flatnonzero(MORE), more // factor),
     ]
     placed = _joined(parts)
-    played = simulate(cluster, model.stated_workload, placed, replicas=replicas, steps=1)
+    played = simulate(cluster, model.stated_workload, placed, replicas=replicas, steps=1, exchange=exchange)
     assert played.network.world == 8 * nodes
     assert played.step_s == pytest.approx(model.evaluate(placed).step_s, rel=0.03)
     names = {task.name for task in played.program.tasks}
@@ -167,10 +185,10 @@ def test_rules_that_cannot_be_are_refused(rules: list[dict[str, object]], messag
         replicas.factors(NAMES)
 
 
-def test_rules_are_of_neighbours_that_are_averaged_after_a_step() -> None:
-    """Other layouts and strategies are refused where they are said."""
+def test_rules_are_of_neighbours() -> None:
+    """Another layout is refused where it is said."""
     rule = {"tables": "user_*", "factor": 4}
-    for wrong in ({"layout": "inter"}, {"strategy": "fully_sharded"}, {"rules": [rule | {"layout": "inter"}]}):
+    for wrong in ({"layout": "inter"}, {"rules": [rule | {"layout": "inter"}]}):
         with pytest.raises(ValueError, match="leave"):
             Replicas.model_validate({"factor": 2, "rules": [rule]} | wrong)
     spared = Replicas.model_validate({"factor": 1, "rules": [{"tables": "*", "unless": "item_*", "factor": 2}]})

@@ -19,7 +19,8 @@ from tests.seeds import seeds
 
 
 def with_rules(seed: int) -> Problem:
-    """A random problem on two nodes of four ranks, of one kind or two, some tables of which have two or four copies."""
+    """A random problem on two nodes of four ranks, of one kind or two, some tables of which have two or four copies:
+    averaged after the step or cut, with vectors that travel flat or through towers."""
     random = np.random.default_rng(seed)
     copies, kinds = int(random.choice([2, 4])), int(random.integers(1, 3))
     tables = [
@@ -44,11 +45,13 @@ def with_rules(seed: int) -> Problem:
         )
         for k in range(kinds)
     ]
+    rules = [{"tables": "user_*", "factor": copies}]
     policy = Policy.model_validate(
         {
             "tiers": "hbm",
+            "exchange": ("flat", "sptt")[seed // 2 % 2],
             "shardings": ["table_wise", "column_wise", "row_wise", "table_row_wise", "grid_shard"],
-            "replicas": {"factor": 1, "rules": [{"tables": "user_*", "factor": copies}]},
+            "replicas": {"factor": 1, "rules": rules, "strategy": ("default", "fully_sharded")[seed % 2]},
         }
     )
     cluster = topology(*groups, oversubscription=float(random.choice([1.0, 2.5])))

@@ -54,14 +54,15 @@ def _config(kind: Any, number: int) -> Any:
     return kind(num_embeddings=ROWS[number], embedding_dim=COLUMNS, name=name, feature_names=[f"f_{name}"])
 
 
-def planned(ranks: int = 8, **more: Any) -> Plan:
+def planned(ranks: int = 8, strategy: str = "default", **more: Any) -> Plan:
     """A plan for two nodes of so many ranks."""
     profiles = [
         {"name": f"t{i}", "rows": rows, "dim": COLUMNS, "pooled": i < 2, "optimizer": "adagrad"}
         for i, rows in enumerate(ROWS)
     ]
     rules = [{"tables": ["t2", "t3"], "factor": MORE}]
-    policy = {"runtime": "torchrec", "replicas": {"factor": FEW, "sync_every": 5, "rules": rules}} | more
+    copies = {"factor": FEW, "sync_every": 5 if strategy == "default" else 1, "strategy": strategy, "rules": rules}
+    policy = {"runtime": "torchrec", "replicas": copies} | more
     cluster = topology(node_group("n", nodes=2, ranks=ranks))
     trained = workload(profiles, software="torchrec")
     return plan(cluster, trained, policy=Policy.model_validate(policy), effort=0, simulate=False)
@@ -74,13 +75,14 @@ def dealt(before: ShardingPlan, rank: int, world: int, group: int, *, inter: boo
     return after
 
 
+@pytest.mark.parametrize("strategy", ["default", "fully_sharded"])
 @pytest.mark.parametrize("shardings", [["table_wise"], ["row_wise"], ["column_wise", "table_wise"]])
 def test_each_type_of_module_is_dealt_out_to_groups_of_its_own(
-    shardings: list[str], monkeypatch: pytest.MonkeyPatch
+    shardings: list[str], strategy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On every rank, `_remap_sharding_plan` with the arguments that are exported puts each shard where the plan has
     it, and the simulator."""
-    made = planned(shardings=shardings)
+    made = planned(shardings=shardings, strategy=strategy)
     assert verify(made) == []
     document = torchrec_plan(made, modules=["t[01]=bags", "t[23]=sequences"])
     groups = document["dmp_collection"]
@@ -90,7 +92,8 @@ def test_each_type_of_module_is_dealt_out_to_groups_of_its_own(
     (config,) = to_submodule_configs(document, module, compute_device="cuda")
     assert config.module is EmbeddingCollection
     assert config.sharding_group_size == 16 // MORE
-    assert config.sharding_strategy == ShardingStrategy.DEFAULT
+    assert config.sharding_strategy == ShardingStrategy(strategy)
+    assert groups["sharding_strategy"] == config.sharding_strategy.name
     assert set(config.plan.plan) == {"sequences"}
     monkeypatch.setattr(model_parallel, "get_local_size", lambda: 8)
     tables = {table.name: table.shards for table in made.tables}

@@ -56,6 +56,23 @@ def test_neighbours_hold_the_same_rows(tmp_path: Any) -> None:
     assert verify(again) == []
 
 
+@pytest.mark.parametrize("exchange", ["flat", "sptt", "auto"])
+@pytest.mark.parametrize("strategy", ["default", "fully_sharded"])
+def test_copies_are_cut_and_exchanged_as_those_of_all_tables_are(strategy: str, exchange: str) -> None:
+    """Plans with cut copies, and with vectors through towers, are simulated on all ranks within 3 %, and verify."""
+    replicas = {"factor": 1, "strategy": strategy, "rules": RULES}
+    found = planned(replicas, {"exchange": exchange, "shardings": ["table_wise", "row_wise"]}, simulate=True)
+    assert verify(found) == []
+    assert found.simulated is not None
+    assert found.objective is not None
+    assert found.simulated.step_s == pytest.approx(found.objective.step_s, rel=0.03)
+    stages = {stage.name for stage in found.stages}
+    assert ("replica_sync" in stages) == (strategy == "default")
+    if exchange == "sptt":
+        assert found.provenance.exchange == "sptt"
+        assert "output_intra_host" in stages
+
+
 def test_a_rule_of_as_many_copies_changes_nothing() -> None:
     """The placement, figures and proof are those of the same number for all."""
     groups = {"factor": 2, "layout": "intra", "sync_every": 20}
@@ -153,10 +170,3 @@ def test_what_does_not_go_with_rules_is_refused(replicas: dict[str, Any], more: 
     """By name, with the tables or numbers that it is about."""
     with pytest.raises(InputError, match=message):
         planned({"factor": 1, "rules": RULES} | replicas, more)
-
-
-def test_rules_exchange_flat() -> None:
-    """Towers beside rules are refused with both keys."""
-    for exchange in ("sptt", "auto"):
-        with pytest.raises(ValueError, match=f"copies by rules exchange flat, not by {exchange}"):
-            Policy.model_validate({"exchange": exchange, "replicas": {"factor": 1, "rules": RULES}})
