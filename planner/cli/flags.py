@@ -131,11 +131,11 @@ ReserveFlag = Annotated[
     ),
 ]
 ReplicasFlag = Annotated[
-    str | None,
+    list[str] | None,
     typer.Option(
-        metavar="M,...|auto",
+        metavar="M,...|auto|GLOB=M",
         help="Copies of all tables, each over a group of ranks (2D sparse parallelism): a number, several to choose"
-        " from, or all that divide the cluster.",
+        " from, or all that divide the cluster. More copies of some tables as in 'user_*=4'. May be repeated.",
     ),
 ]
 RobustFlag = Annotated[

@@ -106,7 +106,7 @@ def policy(
     pin: Sequence[str] | None = None,
     forbid: Sequence[str] | None = None,
     reserve: Sequence[str] | None = None,
-    replicas: str | None = None,
+    replicas: Sequence[str] | None = None,
     sync_every: int | None = None,
     robust: str | None = None,
     goals: str | None = None,
@@ -148,23 +148,42 @@ def policy(
         if not equals:
             raise typer.BadParameter(f"{text!r} is not TIER=SIZE; write for example hbm=10%", param_hint="--reserve")
         replace(document, ("reserve", word("--reserve", tier, MEMORY_TIERS)), size, f"--reserve {text}")
-    _set_replicas(document, replicas, sync_every)
+    _set_replicas(document, replicas or (), sync_every)
     _set_robust(document, robust)
     _set_goals(document, goals)
     return document
 
 
-def _set_replicas(document: "Document", replicas: str | None, sync_every: int | None) -> None:
-    """How many copies of the tables there are, and how often they are averaged."""
+def _set_replicas(document: "Document", replicas: Sequence[str], sync_every: int | None) -> None:
+    """How many copies of the tables there are, of which tables there are more, and how often they are averaged."""
     from planner.formulation.policy import replace
 
-    if replicas is not None:
-        factor = replicas if replicas == "auto" else list(numbers("--replicas", replicas, "copies, nor auto"))
-        replace(document, ("replicas", "factor"), factor, f"--replicas {replicas}")
+    former = document.data.get("replicas") if isinstance(document.data, dict) else None
+    of_all = [text for text in replicas if "=" not in text]
+    of_some = [text for text in replicas if "=" in text]
+    if len(of_all) > 1:
+        message = f"{' and '.join(of_all)} are of all tables; give one, with commas, and GLOB=M for some tables"
+        raise typer.BadParameter(message, param_hint="--replicas")
+    for text in of_all:
+        factor = text if text == "auto" else list(numbers("--replicas", text, "copies, nor auto, nor GLOB=M"))
+        replace(document, ("replicas", "factor"), factor, f"--replicas {text}")
+    if of_some:
+        replace(document, ("replicas", "rules"), list(map(_rule, of_some)), f"--replicas {' '.join(of_some)}")
+        if not of_all and not (isinstance(former, dict) and former.get("factor")):
+            replace(document, ("replicas", "factor"), 1, f"--replicas {' '.join(of_some)}")
     if sync_every is not None:
-        if replicas is None and not (isinstance(document.data, dict) and document.data.get("replicas")):
+        if not (replicas or former):
             expect_unused("without --replicas", sync_every=sync_every)
         replace(document, ("replicas", "sync_every"), sync_every, f"--sync-every {sync_every}")
+
+
+def _rule(text: str) -> dict[str, object]:
+    """`user_*=4`: so many copies of the tables that match."""
+    match, _, copies = text.rpartition("=")
+    if not match or not (copies.isascii() and copies.isdigit()):
+        message = f"{text!r} is not GLOB=COPIES; write for example 'user_*=4'"
+        raise typer.BadParameter(message, param_hint="--replicas")
+    return {"tables": match, "factor": int(copies)}
 
 
 def _set_robust(document: "Document", quantile: str | None) -> None:

@@ -73,12 +73,12 @@ def choices_table(plan: Plan, replicas: PlannedReplicas, others: Sequence[OtherR
     )
     listed = [(own, "taken"), *((other, REASONS[other.rejected]) for other in others)]
     for each, words in sorted(listed, key=lambda row: (row[0].factor, row[0].layout or "")):
-        grid.add_row(*_cells(each), words)
+        grid.add_row(*_cells(each, has_rules=bool(replicas.rules)), words)
     return grid
 
 
-def _cells(choice: OtherReplicas) -> list[str]:
-    name = "1" if choice.layout is None else f"{choice.factor} {choice.layout}"
+def _cells(choice: OtherReplicas, *, has_rules: bool) -> list[str]:
+    name = "1" if choice.layout is None else f"{choice.factor} {choice.layout}{' by rules' * has_rules}"
     stages = choice.stages
     exchange = None if stages is None else sum(stages.get(stage, 0.0) for stage in EXCHANGES)
     sync = None if stages is None else stages.get(SYNC, 0.0)

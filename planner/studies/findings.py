@@ -64,8 +64,9 @@ def place(results: StudyResults, row: Row, axes: Sequence[Axis] | None = None) -
     return ", ".join(words)
 
 
-def findings(results: StudyResults, study: Study) -> Iterator[str]:
-    """The sentences, the most wanted first."""
+def findings(results: StudyResults, study: Study, *, has_rules: bool = False) -> Iterator[str]:
+    """The sentences, the most wanted first. With `has_rules`, by which some tables have copies of their own, one group
+    is no one world to compare groups with."""
     yield _counts(results.rows, study)
     best = best_point(results)
     if best is None:
@@ -77,7 +78,8 @@ def findings(results: StudyResults, study: Study) -> Iterator[str]:
     for axis in results.axes:
         yield from _along(results, axis, best)
         yield from _room(results, axis)
-    yield from group_findings(results, best)
+    if not has_rules:
+        yield from group_findings(results, best)
     yield from _scaling(results, best)
     yield from _gains(results, best)
     yield from _beside_measured(results)

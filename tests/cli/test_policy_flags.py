@@ -47,6 +47,18 @@ def test_optimizer_state_by_a_flag(plan_json):
     assert {table.get("optimizer_state") for table in document["tables"]} == {"ddr"}
 
 
+def test_copies_of_some_tables_by_flags(plan_json, starter):
+    """They take the place of a file's rules, one each; other tables have as many as are stated, or one."""
+    copies = ("--replicas", "user_*=4", "--sync-every", 20, "--tiers", "hbm")
+    stated = plan_json(*copies)["provenance"]["policy"]["replicas"]
+    assert (stated["factor"], stated["sync_every"]) == ([1], 20)
+    assert stated["rules"] == [{"tables": ["user_*"], "factor": 4}]
+    file = starter / "groups.yaml"
+    file.write_text("kind: policy\nreplicas: {factor: 2, layout: intra, rules: [{tables: item_*, factor: 4}]}\n")
+    document = plan_json("-p", file, *copies)
+    assert (document["replicas"]["factor"], document["replicas"]["rules"]) == (2, stated["rules"])
+
+
 def test_faults_of_file_and_flags_at_once(run, starter):
     """With the line of the file and the words of the flag; exit 3."""
     file = starter / "policy.yaml"
@@ -65,6 +77,8 @@ def test_faults_of_file_and_flags_at_once(run, starter):
         (("--forbid", "hmb"), "did you mean 'hbm'"),
         (("--reserve", "10%"), "TIER=SIZE"),
         (("--reserve", "hmb=10%"), "did you mean 'hbm'"),
+        (("--replicas", "user_*=few"), "'user_*=few' is not GLOB=COPIES"),
+        (("--replicas", "2", "--replicas", "4"), "2 and 4 are of all tables; give one"),
         (("--runtime", "torchrek"), "did you mean 'torchrec'"),
         (("--max-shards", "0"), "greater than or equal to 1"),
     ],

@@ -159,3 +159,22 @@ def test_groups_alone_are_compared_with_nothing(computed: Computed) -> None:
     """Without one world there is no baseline, and no sentence."""
     found = computed(axes={"policy.runtime": ["torchrec"], NODES: [1], "policy.replicas.factor": [2, 4]})
     assert not any("one world" in text.lower() for text in found.findings)
+
+
+def test_rules_of_replicas_are_an_axis(computed: Computed) -> None:
+    """As a whole and by their numbers; one group with copies of some tables is no one world to compare with."""
+    copies = {"policy.replicas.factor": [1, 2], "policy.replicas.layout": ["intra"]}
+    found = computed(
+        axes={
+            "policy.runtime": ["any"],
+            NODES: [1],
+            **copies,
+            "policy.replicas.rules": [[], [{"tables": "t0", "factor": 4}]],
+        }
+    )
+    assert [row["status"] in ("optimal", "feasible") for row in found.rows] == [True] * 4
+    one, ruled, two, more = (row["stage_replica_sync_s"] for row in found.rows)
+    assert one is None
+    assert 0 < min(ruled, two)
+    assert two < more
+    assert not any("One world against groups" in text for text in found.findings)
