@@ -31,8 +31,6 @@ class EvenTables:
     kinds: tuple[RankKind, ...]
     batching: Batching
     schedule: Schedule
-    groups_per_card: tuple[float, ...]
-    """[K] how many groups load the card of a rank alike."""
     copied_over: tuple[Resource, ...]
     """The links between the ranks that hold the same shards."""
 
@@ -47,11 +45,16 @@ class EvenTables:
         if stage not in self.schedule.stages:
             return seconds
         loads = EXCHANGE_OF[stage](self.tables, self.blocks, kind, self.batching, None)
-        for of_term in exchange_split(self.schedule)(stage, loads, self.blocks, kind).values():
+        for term, of_term in exchange_split(self.schedule)(stage, loads, self.blocks, kind).items():
             for resource, load in of_term.items():
-                groups = self.groups_per_card[number] if resource.kind == "nic" else 1.0
-                seconds[resource] = seconds.get(resource, 0.0) + self._even_s(resource, load, kind) * groups
+                for column, factor in self.schedule.targets(term, resource, number):
+                    reached = self.schedule.columns[column].resource
+                    seconds[reached] = seconds.get(reached, 0.0) + self._even_s(reached, load, kind) * factor
         return seconds
+
+    def carrier(self, stage: str, resource: Resource) -> Resource:
+        """What carries the traffic of a link in the exchange of a stage."""
+        return self.schedule.carrier(stage, resource)
 
     def _even_s(self, resource: Resource, load: BlockLoad, kind: RankKind) -> float:
         """What each instance of a link is busy with."""
@@ -114,7 +117,8 @@ class BesideDense:
             window = 0.0
             for stage in (each for each in EXCHANGE_OF if each in stages and each != "input_dist"):
                 seconds = self._exchange_s(stage, k)
-                busy = max(seconds.get(resource, 0.0) for resource in self.copied_over)
+                over = [self.parts[0].carrier(stage, resource) for resource in self.copied_over]
+                busy = max(seconds.get(resource, 0.0) for resource in over)
                 window += max(part.latency_s(stage) for part in self.parts) + max(seconds.values()) - busy
             windows.append(window)
         return min(windows)
@@ -124,5 +128,6 @@ class BesideDense:
         seconds = dict[Resource, float]()
         for part in self.parts:
             for resource, busy_s in part.exchange_s(stage, kind).items():
-                seconds[resource] = seconds.get(resource, 0.0) + busy_s
+                carrier = self.parts[0].carrier(stage, resource)
+                seconds[carrier] = seconds.get(carrier, 0.0) + busy_s
         return seconds

@@ -16,9 +16,9 @@ from cost_models.collective_laws import Protocol
 from cost_models.exchange_lines import ExchangeLine, exchange_lines, fastest_line
 from cost_models.kinds import RankKind, measured_law, rank_kinds, world_of
 from cost_models.path_latency import leave_domains, path_latency_s
-from cost_models.replication import uplink_slowdown
 from cost_models.shards import Floats
 from cost_models.software import software_of
+from cost_models.uplinks import uplink_slowdown
 from cost_models.workload.models import Workload
 from topologies.cluster import NodeGroup, Topology
 from topologies.fabric import Fabric

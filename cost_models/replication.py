@@ -4,6 +4,7 @@ Everything else of a step stays within a group (see `replicas`), whose ranks and
 their own. Cards, and the switches above them, are the whole cluster's: other groups load them alike.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,12 +15,11 @@ from cost_models.kinds import RankKind, rank_kinds
 from cost_models.loads import BlockLoad, Loads
 from cost_models.memory import Batching, block_bytes
 from cost_models.replicas import ReplicatedCluster
-from cost_models.resources import LINK_IN, LINK_OUT, NIC_IN, NIC_OUT, Resource
+from cost_models.resources import LINK_IN, LINK_OUT, NIC_IN, NIC_OUT, WAYS, Resource
 from cost_models.shards import DATA_PARALLEL, MEMORY_HBM, Blocks, Floats, Ints
 from cost_models.tables import Tables
+from cost_models.uplinks import shares_leaving
 from cost_models.workload.models import Workload
-from topologies.cluster import Topology
-from topologies.fabric import Fabric
 from topologies.replica_groups import groups_per_card, ranks_of_groups
 
 
@@ -29,9 +29,8 @@ class Sums:
 
     kinds: tuple[RankKind, ...]
     """What each kind of rank achieves in them."""
-    card_slowdown: Floats
-    """[K] time that a card is kept busy over that of one rank's bytes at its rate: it serves as many ranks of each
-    group, and an oversubscribed switch above it may take longer."""
+    leaving: Mapping[int, Floats]
+    """For each oversubscribed network level, [K] the share of what a card carries that leaves its switch there."""
 
 
 class Replication:
@@ -69,7 +68,8 @@ class Replication:
         """The links between the ranks that hold the same shards."""
         inside = any(kind.domain_ranks > 1 for kind in self.copies.kinds)
         across = any(kind.domain_ranks < kind.world_size for kind in self.copies.kinds)
-        return (LINK_OUT, LINK_IN) * inside + (NIC_OUT, NIC_IN) * across
+        above = tuple(Resource("uplink", way, level) for level in self.copies.leaving for way in WAYS)
+        return (LINK_OUT, LINK_IN) * inside + (NIC_OUT, NIC_IN) * across + above
 
     def sums_of(self, term: str) -> Sums | None:
         """Those that a term of the step makes; None for what stays within a group."""
@@ -78,9 +78,7 @@ class Replication:
         return self.copies if term in ("replica_sync", "replica_shards") else None
 
     def _sums(self, kinds: tuple[RankKind, ...], group_of_rank: Ints) -> Sums:
-        topology = self._cluster.topology
-        longer = uplink_slowdown(topology, group_of_rank, np.array([kind.nic_all_reduce for kind in kinds]))
-        return Sums(kinds, longer * np.array(self.groups_per_card))
+        return Sums(kinds, shares_leaving(self._cluster.topology, group_of_rank))
 
     def cut_shards(self, tables: Tables, blocks: Blocks, kind: int, batching: Batching) -> Loads:
         """What cutting copies over their replicas, and gathering them, loads on a kind of rank."""
@@ -109,36 +107,3 @@ def copied_bytes(tables: Tables, blocks: Blocks, batching: Batching) -> tuple[Fl
 def over_links(port: BlockLoad, card: BlockLoad) -> Loads:
     """The loads of a sum, which keeps both ways of ports and cards alike busy."""
     return {LINK_OUT: port, LINK_IN: port, NIC_OUT: card, NIC_IN: card}
-
-
-def uplink_slowdown(topology: Topology, group_of_rank: Ints, card_bytes_per_s: Floats) -> Floats:
-    """[K] how much longer the busiest oversubscribed switch above the cards of a kind of rank takes than they do, where
-    all ranks send alike around rings in their groups [W], at these rates [K]; 1 where none does."""
-    fabric, network = Fabric(topology), topology.network
-    kind, domain, node = fabric.group_of_rank, fabric.domain_of_rank, fabric.node_of_rank
-    slowdown = np.ones(len(topology.nodes))
-    beyond = _members(group_of_rank) - _members(group_of_rank, domain)
-    if not beyond.any():
-        return slowdown
-    lines = [group.links.scale_out for group in topology.nodes]
-    of_rank = np.array([nics.count * nics.bandwidth if nics else np.inf for nics in lines])[kind]
-    of_rank = of_rank / np.bincount(node)[node]
-    card_ranks = np.bincount(np.maximum(fabric.nic_of_rank, 0))[np.maximum(fabric.nic_of_rank, 0)]
-    narrowing = 1.0  # of all switches on the way up
-    for level, switches in enumerate(network.levels):
-        narrowing *= switches.oversubscription
-        if switches.oversubscription <= 1 or switches.nodes >= topology.node_count:
-            continue
-        switch = fabric.switch_of_node[level][node]
-        rate = np.bincount(switch, weights=of_rank)[switch] / narrowing
-        outside = np.maximum(_members(group_of_rank) - _members(group_of_rank, switch), 0)
-        share = np.minimum(outside / np.maximum(beyond, 1), 1.0)
-        seconds = np.bincount(switch, weights=share * card_bytes_per_s[kind] / rate)[switch] / card_ranks
-        np.maximum.at(slowdown, kind, seconds)
-    return slowdown
-
-
-def _members(*labels: Ints) -> Ints:
-    """[W] ranks with the same labels [W] as each rank."""
-    _, place, count = np.unique(np.stack(labels), axis=1, return_inverse=True, return_counts=True)
-    return np.asarray(count[place.ravel()])

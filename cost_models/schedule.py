@@ -3,7 +3,7 @@
 import math
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -15,7 +15,7 @@ from cost_models.kinds import RankKind
 from cost_models.model import Column
 from cost_models.path_latency import Hops, inside_latency_s, leave_domains, path_latency_s
 from cost_models.replicas import Replicas
-from cost_models.replication import Replication
+from cost_models.replication import Replication, Sums
 from cost_models.resources import (
     DEVICE,
     FETCHES,
@@ -29,6 +29,7 @@ from cost_models.resources import (
 )
 from cost_models.shards import BELOW_HBM, BYTE_ADDRESSABLE, Floats, Ints, MemoryTier
 from cost_models.stages import STAGES, TERMS, Over, StepSetting, hidden_stages, stage_of_terms
+from cost_models.uplinks import Uplink, exchange_uplinks, sum_uplinks
 from cost_models.workload.models import Workload
 from topologies.cluster import Topology
 from topologies.fabric import Fabric
@@ -62,15 +63,6 @@ def _card_bytes_per_s(term: str, kind: RankKind) -> float:
     if term in _INSIDE:
         return kind.nic_in_tower
     return kind.nic_node_sums if term in _NODE_SUMS else kind.nic_all_to_all
-
-
-@dataclass(frozen=True)
-class Uplink:
-    """The way up from the switches of an oversubscribed network level, in one direction."""
-
-    resource: Resource
-    seconds_per_card_second: Floats
-    """[K] load on the uplink for one second of an all-to-all's traffic on the card of a rank."""
 
 
 class Schedule:
@@ -129,10 +121,11 @@ class Schedule:
             "nothing": [],
         }
         over = {term.name: term.over for term in TERMS}
+        beyond = {term: [uplink.resource for uplink in uplinks] for term, uplinks in self._sum_uplinks.items()}
         return [
             Column(self.stages.index(stage), self.carrier(stage, resource))
             for term, stage in self.stage_of_term.items()
-            for resource in resources[over[term]]
+            for resource in (*resources[over[term]], *beyond.get(term, ()))
         ]
 
     def carrier(self, stage: str, resource: Resource) -> Resource:
@@ -204,14 +197,12 @@ class Schedule:
     def targets(self, term: str, resource: Resource, kind: int) -> list[tuple[int, float]]:
         """(column, factor) of everything that a second of a term's load on a resource of a rank of a kind loads."""
         reached = [(resource, 1.0)]
-        sums = None if self._replication is None else self._replication.sums_of(term)
-        if sums is not None:
-            reached = [(resource, sums.card_slowdown[kind] if resource.kind == "nic" else 1.0)]
-        elif resource.kind == "nic" and term not in _IN_TOWER:
-            climbs = self._climbs(term, kind)
+        sums_up = self._sum_uplinks.get(term)
+        if resource.kind == "nic" and term not in _IN_TOWER:
+            climbs = self._climbs(term, kind) if sums_up is None else 1.0
             reached += [
                 (uplink.resource, float(uplink.seconds_per_card_second[kind]) * climbs)
-                for uplink in self.uplinks
+                for uplink in (self.uplinks if sums_up is None else sums_up)
                 if uplink.resource.way == resource.way
             ]
         if self._in_phases and term in _EXCHANGED and resource.kind == "link":
@@ -224,7 +215,7 @@ class Schedule:
             reached.append((replace(resource, in_place=True), 1.0))
         if (share := self._share_of_host_link(term, resource, kind)) > 0:
             reached.append((Resource("host_link", resource.way), share))
-        if self._replication is not None and sums is None:
+        if self._replication is not None:
             shared = self._replication.groups_per_card[kind]
             reached = [(one, factor * shared if one.kind in _BY_CARD else factor) for one, factor in reached]
         columns = (self._target(term, one, factor, kind) for one, factor in reached)
@@ -308,36 +299,27 @@ class Schedule:
 
     def _kinds_in(self, term: str) -> tuple[RankKind, ...]:
         """What ranks achieve in a term: among those of their group, or in sums beyond it."""
-        sums = None if self._replication is None else self._replication.sums_of(term)
+        sums = self._sums_of(term)
         return self._kinds if sums is None else sums.kinds
 
     @cached_property
     def uplinks(self) -> tuple[Uplink, ...]:
-        """Both directions of every oversubscribed level that does not hold the whole cluster."""
-        groups = self._topology.nodes
-        ranks = np.repeat([group.accelerators.count for group in groups], [group.count for group in groups])
-        cards = [(nics.count * nics.bandwidth if (nics := group.links.scale_out) else np.inf) for group in groups]
-        card_rate = np.repeat(cards, [group.count for group in groups])
-        kind_of_node = np.repeat(np.arange(len(groups)), [group.count for group in groups])
-        uplinks: list[Uplink] = []
-        if not leave_domains(self._kinds):
-            return ()
-        narrowing = 1.0  # of all switches on the way up: a level's oversubscription is that of what reaches it
-        for level, switches in enumerate(self._topology.network.levels):
-            narrowing *= switches.oversubscription
-            if switches.oversubscription <= 1 or switches.nodes >= self._topology.node_count:
-                continue
-            switch = np.asarray(self.fabric.switch_of_node[level])
-            below = np.bincount(switch, weights=ranks)[switch]
-            rate = np.bincount(switch, weights=card_rate)[switch] / narrowing
-            factor = np.zeros(len(groups))
-            for k, kind in enumerate(self._kinds):
-                outside = kind.world_size - np.maximum(below, kind.domain_ranks)
-                beyond_domain = max(kind.world_size - kind.domain_ranks, 1)
-                own = np.isfinite(rate) & (kind_of_node == k)
-                factor[k] = (outside[own] / beyond_domain * kind.nic_all_to_all / rate[own]).max(initial=0.0)
-            uplinks += [Uplink(Resource("uplink", way, level), factor) for way in WAYS]
-        return tuple(uplinks)
+        """Both directions of every oversubscribed level that exchanges cross."""
+        return exchange_uplinks(self._topology, self.fabric, self._kinds)
+
+    @cached_property
+    def _sum_uplinks(self) -> dict[str, tuple[Uplink, ...]]:
+        """Those that each term crosses which sums beyond a group of ranks."""
+        sums = {term: self._sums_of(term) for term in self.stage_of_term}
+        return {
+            term: sum_uplinks(self._topology, self.fabric, each.kinds, each.leaving)
+            for term, each in sums.items()
+            if each is not None
+        }
+
+    def _sums_of(self, term: str) -> Sums | None:
+        """The sums beyond a group of ranks that a term makes; None for what stays within it."""
+        return None if self._replication is None else self._replication.sums_of(term)
 
     @cached_property
     def kind_of_rank(self) -> Ints:

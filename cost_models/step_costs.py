@@ -320,8 +320,7 @@ class StepCosts(CostModel):
     def even_tables(self) -> EvenTables:
         """Those that are held, spread evenly over HBM."""
         over = () if self._replication is None else self._replication.copied_over
-        blocks, groups = self.own_blocks, self.groups_per_card
-        return EvenTables(self.tables, blocks, self.kinds, self.batching, self.schedule, groups, over)
+        return EvenTables(self.tables, self.own_blocks, self.kinds, self.batching, self.schedule, over)
 
     def even_lookups_s(self, kind: int) -> tuple[float, float]:
         """How long the update of the tables that are held keeps a device busy, and their lookup, where they are spread
