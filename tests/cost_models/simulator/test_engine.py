@@ -55,6 +55,21 @@ def test_a_late_transfer_takes_its_share() -> None:
     assert run.end[[early[0], late[0]]].tolist() == pytest.approx([3.0, 4.0])
 
 
+def test_a_slower_card_may_let_everything_end_sooner() -> None:
+    """An anomaly of max-min fair shares, as Graham's of list scheduling: b crosses links 1 and 3, e crosses 2 and 3, and
+    c and d only 2. While a is on link 1, b has half of it, and two thirds of link 3 from 2 s until e ends at 6 s, so
+    that it ends at 6 1/3 s. With a's card (0) at a quarter, b has two thirds from the start, and all end at 6 s."""
+
+    def ends(card: float) -> list[float]:
+        graph = Graph()
+        sizes, links = (1.0, 4.0, 2.0, 2.0, 2.0), ((0, 1), (1, 3), (2,), (2,), (2, 3))
+        moved = [graph.move(one(size), on(*over))[0] for size, over in zip(sizes, links, strict=True)]
+        return Engine(graph, np.array([card, 1.0, 1.0, 1.0])).run().end[moved].tolist()
+
+    assert ends(1.0) == pytest.approx([2.0, 19 / 3, 6.0, 6.0, 6.0])
+    assert ends(0.25) == pytest.approx([4.0, 6.0, 6.0, 6.0, 6.0])
+
+
 @st.composite
 def all_to_alls(draw: st.DrawFn) -> tuple[list[float], list[float], list[float]]:
     size = draw(st.integers(2, 5))
