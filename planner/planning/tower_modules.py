@@ -17,6 +17,21 @@ COMPRESSION = 2
 """Columns of a tower over what its module gives: the least that DMT weighs against accuracy (arXiv:2403.00877)."""
 
 
+class _Faster:
+    """A search for a step below `best_s`: it goes no further once its bound says that there is none."""
+
+    def __init__(self, best_s: float) -> None:
+        self._best_s, self._is_out = best_s, False
+
+    def tell(self, _step: str, _best_s: float | None, bound_s: float | None) -> None:
+        """Hear how far the search is."""
+        self._is_out = self._is_out or (bound_s is not None and bound_s >= self._best_s)
+
+    def stop(self) -> bool:
+        """Whether to go no further."""
+        return self._is_out
+
+
 @dataclass(frozen=True)
 class TowerModules:
     """A plan with a linear module in each tower."""
@@ -32,8 +47,9 @@ class TowerModules:
 
 
 def with_tower_modules(planned: Plan) -> TowerModules | None:
-    """What a short search finds for linear modules; None where it is no shorter than the plan's step, where the
-    exchange is not open, or where the model, the cluster or the policy has no room for them."""
+    """The shortest step that short searches find for linear modules in as many towers as the cluster may have: all
+    numbers that divide its scale-up domains, most towers first. None where none is shorter than the plan's step, where
+    the exchange is not open, or where the model, the cluster or the policy has no room for them."""
     origin = planned.provenance
     if planned.objective is None or origin.policy.exchange != "auto":
         return None
@@ -42,15 +58,35 @@ def with_tower_modules(planned: Plan) -> TowerModules | None:
         return None
     if "sptt" not in Question(topology, workload, origin.policy, origin.cost_model).exchanges:
         return None
-    towers = topology.world_size // min(topology.nodes[0].domain_ranks, topology.world_size)
+    domains = topology.world_size // min(topology.nodes[0].domain_ranks, topology.world_size)
+    best: TowerModules | None = None
+    for towers in (count for count in range(domains, 1, -1) if domains % count == 0):
+        best_s = planned.objective.step_s if best is None else best.step_s
+        step_s = _step_s(planned, towers, best_s)
+        if step_s is not None and step_s < best_s:
+            best = TowerModules(towers, step_s)
+    return best
+
+
+def _step_s(planned: Plan, towers: int, best_s: float) -> float | None:
+    """The step of a plan with so many towers, as far as it takes to know whether it is below `best_s`; None where there
+    is none."""
+    origin, faster = planned.provenance, _Faster(best_s)
     described = {"count": towers, "module": "linear", "compression": COMPRESSION}
     content = {**origin.workload.content, "towers": described}
     policy = origin.policy.model_copy(update={"exchange": "sptt"})
     try:
         other = validate(Document(content, "provenance.workload.content"), Workload)
-        found = plan(planned_topology(planned), other, policy=policy, effort=0, seed=origin.seed, simulate=False)
+        found = plan(
+            planned_topology(planned),
+            other,
+            policy=policy,
+            effort=0,
+            seed=origin.seed,
+            progress=faster.tell,
+            stop=faster.stop,
+            simulate=False,
+        )
     except InputError:
         return None
-    if found.objective is None or found.objective.step_s >= planned.objective.step_s:
-        return None
-    return TowerModules(towers, found.objective.step_s)
+    return None if found.objective is None else found.objective.step_s
