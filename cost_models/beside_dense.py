@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cost_models.dense import DensePass
+from cost_models.dense_size import dense_parts
 from cost_models.kinds import RankKind
 from cost_models.loads import BlockLoad
 from cost_models.memory import Batching
@@ -74,6 +75,8 @@ class BesideDense:
     """[K] the dense part on each kind of rank."""
     lookups: tuple[tuple[float, float], ...]
     """[K] seconds on each device of the update of all tables, and of their lookup."""
+    modules_s: tuple[float, ...]
+    """[K] seconds on each device of the backward pass of its tower's module, after the gradients of vectors came."""
 
     def hidden_s(self) -> float:
         """How long the update of the embeddings and the fixed overhead hide the next batch's ids beside the dense part,
@@ -85,8 +88,8 @@ class BesideDense:
         """
         is_earlier = self.workload.pipeline == "prefetch"
         hidden = []
-        for (update_s, lookup_s), dense in zip(self.lookups, self.dense, strict=True):
-            hidden.append(update_s + (lookup_s if is_earlier else -dense.rest_forward_s))
+        for (update_s, lookup_s), dense, module_s in zip(self.lookups, self.dense, self.modules_s, strict=True):
+            hidden.append(update_s + module_s + (lookup_s if is_earlier else -dense.rest_forward_s))
         reduced_s = self.parts[0].latency_s("all_reduce")
         return min(hidden) + reduced_s + float(self.parts[0].schedule.overheads.sum())
 
@@ -94,14 +97,17 @@ class BesideDense:
         """[K] seconds into the dense part before gradients are summed, which takes `sums_s` [K] of the links.
 
         Sums that are not done when the gradients of vectors leave share the links with these, which then come so much
-        later; those that are not done by then go on beside the update of the embeddings.
+        later; those that are not done by then go on beside modules and the update of the embeddings.
         """
-        begin = []
+        begin, parts = [], dense_parts(self.workload)
+        whole = sum(part.parameters for part in parts.values())
+        last = parts["top_mlp"].parameters / whole if whole else 1.0
         for k, (dense, (update_s, _), taken_s) in enumerate(zip(self.dense, self.lookups, sums_s, strict=True)):
-            ready_s = dense.rest_forward_s + dense.first_gradients_s
+            # Those of the last layers are summed beside the backward pass, the others when it has ended.
+            ready_s = max(dense.rest_forward_s + dense.first_gradients_s, dense.rest_s - last * taken_s)
             left_s = taken_s + ready_s - dense.rest_s
             beside_update_s = min(max(left_s - max(self._exchange_s("gradient_dist", k).values()), 0.0), ready_s)
-            begin.append(ready_s - min(beside_update_s, update_s))
+            begin.append(ready_s - min(beside_update_s, update_s + self.modules_s[k]))
         return begin
 
     @property

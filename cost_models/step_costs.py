@@ -314,7 +314,9 @@ class StepCosts(CostModel):
         each = [[model.even_lookups_s(k) for _, model in self.models_by_copies] for k in range(len(kinds))]
         lookups = tuple((sum(update_s for update_s, _ in of), sum(lookup_s for _, lookup_s in of)) for of in each)
         parts = tuple(model.even_tables for _, model in self.models_by_copies)
-        return BesideDense(self.workload, parts, dense, lookups)
+        backward = self.schedule.column("tower_backward", DEVICE)
+        modules_s = (0.0,) * len(kinds) if backward is None else tuple(self.base_loads[:, backward].tolist())
+        return BesideDense(self.workload, parts, dense, lookups, modules_s)
 
     @property
     def even_tables(self) -> EvenTables:

@@ -56,8 +56,8 @@ def test_a_late_transfer_takes_its_share() -> None:
 
 
 def test_a_slower_card_may_let_everything_end_sooner() -> None:
-    """An anomaly of max-min fair shares, as Graham's of list scheduling: b crosses links 1 and 3, e crosses 2 and 3, and
-    c and d only 2. While a is on link 1, b has half of it, and two thirds of link 3 from 2 s until e ends at 6 s, so
+    """An anomaly of max-min fair shares, as Graham's of list scheduling: b crosses links 1 and 3, e crosses 2 and 3, c
+    and d only 2. While a is on link 1, b has half of it, and two thirds of link 3 from 2 s until e ends at 6 s, so
     that it ends at 6 1/3 s. With a's card (0) at a quarter, b has two thirds from the start, and all end at 6 s."""
 
     def ends(card: float) -> list[float]:
