@@ -106,7 +106,8 @@ class BesideDense:
             # Those of the last layers are summed beside the backward pass, the others when it has ended.
             ready_s = max(dense.rest_forward_s + dense.first_gradients_s, dense.rest_s - last * taken_s)
             left_s = taken_s + ready_s - dense.rest_s
-            beside_update_s = min(max(left_s - max(self._exchange_s("gradient_dist", k).values()), 0.0), ready_s)
+            met_s = max(self._exchange_s("gradient_dist", k).values(), default=0.0)
+            beside_update_s = min(max(left_s - met_s, 0.0), ready_s)
             begin.append(ready_s - min(beside_update_s, update_s + self.modules_s[k]))
         return begin
 
@@ -125,7 +126,8 @@ class BesideDense:
                 seconds = self._exchange_s(stage, k)
                 over = [self.parts[0].carrier(stage, resource) for resource in self.copied_over]
                 busy = max(seconds.get(resource, 0.0) for resource in over)
-                window += max(part.latency_s(stage) for part in self.parts) + max(seconds.values()) - busy
+                window += max(part.latency_s(stage) for part in self.parts) - busy
+                window += max(seconds.values(), default=0.0)
             windows.append(window)
         return min(windows)
 

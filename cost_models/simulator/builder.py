@@ -93,7 +93,7 @@ class Builder:
         flat = Exchanges(streams, network, collectives, software, in_phases=in_phases, whose=whose)
         if not (self._through_towers and network.has_towers):
             return _PartExchanges(flat, None)
-        towers = TowerExchanges(streams, network, collectives, flat, self._workload, self._dense, software, whose=whose)
+        towers = TowerExchanges(streams, network, collectives, flat, self._workload, self._dense, software)
         return _PartExchanges(flat, towers)
 
     def build(

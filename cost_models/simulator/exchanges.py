@@ -36,7 +36,7 @@ class Exchanges:
     ) -> None:
         """`in_phases` takes the place of what the software says of its exchanges; `whose` tells those of some tables
         apart, which have streams of their own."""
-        self._whose = whose
+        self.whose = whose
         self._streams, self._network, self._software = streams, network, software
         self._collectives, self._everyone = collectives, network.extents[WORLD]
         overhead = software.collective_latency_s.value
@@ -47,10 +47,10 @@ class Exchanges:
     def ids(self, batch: int, demand: Demand, after: Sequence[Wait], *, yields: bool) -> Ints:
         """Every rank gets the ids of the rows that it holds, from all ranks alike."""
         if self._software.ids_arrive_sharded:
-            return self._streams.join(IDS + self._whose, after)
+            return self._streams.join(IDS + self.whose, after)
         to_each = demand.ids_received_bytes / self._everyone.size
         transfers = self._collectives.all_to_all(self._everyone, to_each, IN)
-        label = Label(f"input dist{self._whose}", "all-to-all", IDS + self._whose, batch)
+        label = Label(f"input dist{self.whose}", "all-to-all", IDS + self.whose, batch)
         return self.exchange(label, self._everyone, transfers, after, yields=yields)
 
     def outputs(
@@ -82,7 +82,7 @@ class Exchanges:
             if extent.reach == "world":
                 kind = "reduce-scatter" if way == OUT else "all-gather"
         phases = ((True, False) if way == OUT else (False, True)) if self._in_phases else ()
-        words = f"{extent.exchange}{self._whose}"
+        words = f"{extent.exchange}{self.whose}"
         label = Label(f"{name} ({words})", kind, f"{name}, {words}", step)
         return self.exchange(label, everyone, transfers, [after], phases)
 

@@ -105,11 +105,9 @@ class TowerExchanges:
         workload: Workload,
         dense: DenseKernels,
         software: SoftwareCoefficients,
-        *,
-        whose: str = "",
     ) -> None:
-        """`whose` tells those of some tables apart, which have streams of their own."""
-        self._whose = whose
+        """`exchanges` are the flat ones of the same tables."""
+        self._whose = exchanges.whose
         self._streams, self._network, self._dense = streams, network, dense
         self._collectives, self._exchanges = collectives, exchanges
         tower, samples = network.tower_of_rank, workload.batch(network.world) / network.world
