@@ -93,6 +93,19 @@ class Insertion:
         """Return what the table adds at least."""
         return self._candidates_of_table(table)[0].least
 
+    def excess(self, table: int, blocks: PlacedBlocks) -> float:
+        """Return how much more a table's blocks add at least than its cheapest ones; 0 of no blocks."""
+        return max(sum(self._least_at(*placed) for placed in blocks) - self.least(table), 0.0) if blocks else 0.0
+
+    def _least_at(self, block: int, place: int) -> float:
+        """Return the least that a block adds at its place."""
+        problem, everywhere = self._problem, float(self._everywhere[block])
+        if not problem.is_on_rank[block]:
+            return self._least_when_wide(block) + everywhere
+        kind = self._kind[place]
+        asked = np.concatenate([problem.whole_load[kind, block], problem.whole_bytes[kind, block]])
+        return float(product(asked, self._price[kind])) + everywhere
+
     def charge(self, state: LoadState, blocks: PlacedBlocks, sign: float) -> None:
         """Put in (1) or take out (-1) a table."""
         problem = self._problem

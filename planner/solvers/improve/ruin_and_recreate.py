@@ -2,7 +2,9 @@
 
 Judged against a target (`target`) that falls with every better plan. Memory may be exceeded on the way, at a penalty,
 so that tables can change their tiers and places together. This changes how tables are cut, which other moves hardly do
-(Schrimpf, Schneider, Stamm-Wilbrandt and Dueck, J. Comput. Phys. 159, 2000).
+(Schrimpf, Schneider, Stamm-Wilbrandt and Dueck, J. Comput. Phys. 159, 2000). Where memory is scarce, a few large tables
+may have options that cost far more than others, since nobody made room for them: those that lose most by theirs are
+taken out more often (worst removal: Ropke and Pisinger, Transp. Sci. 40, 2006).
 """
 
 import random
@@ -24,6 +26,8 @@ MOST_RUINED = 4
 """Tables that are taken out at once."""
 FROM_OVER, NEARBY, HEAVIEST_FIRST = 0.8, 0.5, 0.7
 """Chances: to begin on a rank above its target, to go on where a chosen table is, to put heavy ones in first."""
+DEAREST = 0.5
+"""Where bytes have a price, the chance that a table is among them which costs more, at the prices, than it need."""
 COOLING = 0.01
 """Temperature at the end of a run over that at its beginning."""
 STEP_DOWN = 0.002
@@ -83,6 +87,8 @@ class Ruin:
         self._insertion = Insertion(problem, self._target, usable, wide)
         self._state = LoadState(problem)
         self._blocks_of: list[PlacedBlocks] = [[] for _ in range(problem.tables)]
+        self._is_scarce = bool(multipliers.byte.any())
+        self._excess: list[float] = [0.0] * problem.tables
         self._tables_on: list[set[int]] = [set() for _ in range(problem.world)]
         self.best_s = np.inf
         self._best: Placement | None = None
@@ -154,6 +160,10 @@ class Ruin:
         here = [table for table in sorted(self._tables_on[rank]) if self._may_move[table]]
         draw.shuffle(here)
         chosen = here[: min(wanted, 2)]
+        if self._is_scarce and draw.random() < DEAREST and any(self._excess):
+            dear = draw.choices(range(problem.tables), self._excess)[0]
+            if dear not in chosen:
+                chosen = [dear, *chosen[: wanted - 1]]
         while len(chosen) < wanted:
             near = draw.choice(self._movable)
             if chosen and draw.random() < NEARBY:
@@ -197,6 +207,8 @@ class Ruin:
         for rank in self._ranks_of(placed_blocks):
             self._tables_on[rank].add(table)
         self._blocks_of[table] = placed_blocks
+        if self._is_scarce and self._may_move[table]:
+            self._excess[table] = self._insertion.excess(table, placed_blocks)
 
     def _ranks_of(self, placed_blocks: PlacedBlocks) -> list[int]:
         """Return the ranks of a table's blocks, world-wide ones aside."""

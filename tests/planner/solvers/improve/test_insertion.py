@@ -21,7 +21,8 @@ def _has_options(seed: int) -> bool:
 
 @pytest.mark.parametrize("seed", [seed for seed in range(0, 120, 3) if _has_options(seed)])
 def test_an_offer_costs_what_it_says(seed: int) -> None:
-    """The value grows as offered where a table's blocks share no resource, and by at least its least."""
+    """The value grows as offered where a table's blocks share no resource, and by at least its least and what its
+    blocks cost above that."""
     problem = tiny_instance(seed).problem
     fluid = Fluid(problem)
     relaxed = solve_relaxation(fluid)
@@ -38,7 +39,9 @@ def test_an_offer_costs_what_it_says(seed: int) -> None:
         has_everywhere = problem.everywhere[:, [block for block, _ in offer.blocks]].any()
         if apart and not has_everywhere:
             assert grown == pytest.approx(offer.growth, rel=1e-6, abs=1e-12 + 1e-9 * abs(before))
-        assert offer.growth >= insertion.least(table) * (1 - 1e-9) - 1e-12
+        least, excess = insertion.least(table), insertion.excess(table, offer.blocks)
+        assert excess >= 0
+        assert offer.growth >= (least + excess) * (1 - 1e-9) - 1e-12
 
 
 def test_a_whole_table_goes_where_the_value_grows_least() -> None:

@@ -1,8 +1,13 @@
 """Tables taken out and put back: offers cost what they say, plans are legal and fit, and get better."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from planner.formulation.allowed_choices import planning_model
+from planner.formulation.options import build_problem, enumerate_options
+from planner.formulation.policy import Policy
 from planner.problem.arrays import Problem
 from planner.problem.load_state import load_state
 from planner.problem.placement import Placement
@@ -10,6 +15,7 @@ from planner.solvers.bound.cutting_planes import solve_relaxation
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.improve.ruin_and_recreate import Ruin
 from tests.oracles.brute_force import optimum
+from tests.oracles.instances import node_group, topology, workload
 from tests.oracles.placements import faults, just_large_enough, tiny_placement
 
 STEPS = 150
@@ -67,6 +73,28 @@ def test_full_memory_is_kept() -> None:
         best = ruined(tight, placement, all_of(tight), 40).best()
         assert best is not None
         assert load_state(tight, best).overflow_bytes() <= 1e-3, seed
+
+
+def test_a_table_in_a_dear_memory_comes_back() -> None:
+    """Of tables of one size a fast memory holds a third; the worst third is there. In the end those are that lose
+    most by the slow memory: the known optimum."""
+    profiles: list[dict[str, object]] = [
+        {"rows": 100_000, "dim": 64, "pooling_factor": pooling} for pooling in range(2, 38, 3)
+    ]
+    policy = Policy(tiers=("hbm", "ddr"), shardings=("table_wise",))
+    model = planning_model("physical", topology(node_group("n", ranks=1)), workload(profiles), policy)
+    problem = build_problem(model, enumerate_options(model, policy))
+    size = problem.whole_bytes[0, :-1]
+    is_fast = size[:, 0] > size[:, 0].max() / 2
+    fast, slow = np.flatnonzero(is_fast), np.flatnonzero(~is_fast)
+    room = float(problem.base_bytes[0] + 4 * size[fast, 0].max() + size[slow, 0].sum())
+    tight = replace(problem, pool_capacity=(np.full(1, room), *problem.pool_capacity[1:]))
+    rank = np.zeros(len(profiles), dtype=np.int64)
+    worst = Placement(np.concatenate([fast[:4], slow[4:]]), rank)
+    best = Placement(np.concatenate([slow[:-4], fast[-4:]]), rank)
+    optimum_s = load_state(tight, best).step_s()
+    assert load_state(tight, worst).step_s() > 1.1 * optimum_s
+    assert ruined(tight, worst, all_of(tight), 100).best_s == pytest.approx(optimum_s, rel=1e-9)
 
 
 def test_repeats_for_a_seed() -> None:
