@@ -103,7 +103,7 @@ class _Greedy:
         done = (
             all(self._put_unit(unit) for unit in units)
             and placer.put_on_ranks([block for block in single if stored[block] > heavy])
-            and all(placer.put_on_group(block) for block in by_size if problem.is_on_group[block])
+            and placer.put_on_groups([block for block in by_size if problem.is_on_group[block]])
             and all(placer.put_within_one_node(each) for each in sorted(colocated, key=self._total_size, reverse=True))
             and placer.put_on_ranks([block for block in single if stored[block] <= heavy])
         )

@@ -5,7 +5,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.problem.arrays import Problem
-from planner.problem.load_state import LoadState, load_state, place_block, place_everywhere, place_world
+from planner.problem.load_state import (
+    LoadState,
+    load_state,
+    place_block,
+    place_everywhere,
+    place_on_groups,
+    place_world,
+)
 from planner.problem.numbers import Floats, Ints
 from planner.problem.placement import Placement
 from planner.problem.relocation import ranks_of
@@ -72,6 +79,12 @@ class PartialPlacement:
         self.state.add(more_load, more_size, slice(0, self.problem.world))
         self._blocks += blocks
         self._places += ranks
+
+    def put_on_sites(self, blocks: Ints, sites: Ints) -> None:
+        """Give group-wide blocks of unconfined tables their sites."""
+        place_on_groups(self.problem, self.state, blocks, sites)
+        self._blocks += blocks.tolist()
+        self._places += sites.tolist()
 
     def snapshot(self) -> Snapshot:
         """Return the placement as it is now."""

@@ -11,9 +11,9 @@ from planner.problem.load_state import LoadState, spread
 from planner.problem.numbers import Bools, Floats, Ints
 from planner.solvers.construct.partial_placement import PartialPlacement
 
-_SQUARINGS = 3
+SQUARINGS = 3
 """The potential is the sum of (load / stage time)^(2^3): high enough that the fullest resources decide."""
-_FAINT = 0.02
+FAINT = 0.02
 """Columns of which a block takes less than this share of what it takes of another are left out."""
 
 
@@ -27,10 +27,10 @@ class Potential:
         is drawn at random wherever there is room."""
         problem = partial.problem
         self._partial, self._problem, self._random = partial, problem, random
-        self._tiers: Ints = np.flatnonzero(scarce)
-        self._room: Floats = np.maximum(LoadState(problem).free[self._tiers], 1.0)
+        self.tiers: Ints = np.flatnonzero(scarce)
+        self._room: Floats = np.maximum(LoadState(problem).free[self.tiers], 1.0)
         aim = np.maximum(stage_seconds - problem.stage_constants, 1e-12)
-        self._aim: Floats = aim[problem.stage_of_column][:, None]
+        self.aim: Floats = aim[problem.stage_of_column][:, None]
 
     def sizes(self, blocks: Ints) -> dict[int, float]:
         """Return the largest share of a stage or of a rank's memory that each block takes on any kind of rank."""
@@ -39,7 +39,7 @@ class Potential:
         stored = (problem.bytes_fixed[:, blocks] + problem.bytes_by_rows[:, blocks]) / free
         size = stored.max(axis=(0, 2))
         for kind in range(problem.kinds):
-            size = np.maximum(size, (problem.extremes.peak_load(kind, blocks) / self._aim[:, 0]).max(axis=1))
+            size = np.maximum(size, (problem.extremes.peak_load(kind, blocks) / self.aim[:, 0]).max(axis=1))
         return dict(zip(blocks.tolist(), size.tolist(), strict=True))
 
     def by_block_on_rank(self, block: int) -> Floats:
@@ -73,17 +73,17 @@ class Potential:
 
         They take `load` [K, n, C] and `size` [K, n, M]. In single precision.
         """
-        state, aim = self._partial.state, self._aim[:, 0]
+        state, aim = self._partial.state, self.aim[:, 0]
         kind = self._problem.kind_of_rank if self._problem.kinds > 1 else np.zeros(1, dtype=np.int64)
         share = (load / aim).max(axis=0)
-        felt = np.flatnonzero((share > _FAINT * share.max(axis=1, keepdims=True)).any(axis=0))
+        felt = np.flatnonzero((share > FAINT * share.max(axis=1, keepdims=True)).any(axis=0))
         terms = [(state.load[c] / aim[c], load[kind, :, c].T / aim[c]) for c in felt]
-        for m, room in zip(self._tiers, self._room, strict=True):
+        for m, room in zip(self.tiers, self._room, strict=True):
             terms.append((1.0 - state.free[m] / room, size[kind, :, m].T / room))
         grown = np.zeros((load.shape[1], self._problem.world), dtype=np.float32)
         for now, more in terms:
             then = now.astype(np.float32) + more.astype(np.float32)
-            for _ in range(_SQUARINGS):
+            for _ in range(SQUARINGS):
                 now = now * now
                 np.square(then, out=then)
             then -= now.astype(np.float32)
@@ -94,21 +94,21 @@ class Potential:
 
     def _felt(self, load: Floats) -> Ints:
         """Return the columns whose stage `load` [C, W] prolongs noticeably, compared with the one it prolongs most."""
-        share = (load / self._aim).max(axis=1)
-        return np.flatnonzero(share > _FAINT * share.max())
+        share = (load / self.aim).max(axis=1)
+        return np.flatnonzero(share > FAINT * share.max())
 
     def _growth(self, load: Floats, size: Floats, columns: Ints) -> Floats:
         """Return the growth [W] if each rank took `load` [C, W]; infinite where `size` [M, W] does not fit."""
         state = self._partial.state
-        now = state.load[columns] / self._aim[columns]
-        then = now + load[columns] / self._aim[columns]
-        for _ in range(_SQUARINGS):
+        now = state.load[columns] / self.aim[columns]
+        then = now + load[columns] / self.aim[columns]
+        for _ in range(SQUARINGS):
             now, then = now * now, then * then
         grown = (then - now).sum(axis=0)
-        if len(self._tiers):
-            free = state.free[self._tiers]
-            now, then = 1.0 - free / self._room, 1.0 - (free - size[self._tiers]) / self._room
-            for _ in range(_SQUARINGS):
+        if len(self.tiers):
+            free = state.free[self.tiers]
+            now, then = 1.0 - free / self._room, 1.0 - (free - size[self.tiers]) / self._room
+            for _ in range(SQUARINGS):
                 now, then = now * now, then * then
             grown = grown + (then - now).sum(axis=0)
         if self._random is not None:

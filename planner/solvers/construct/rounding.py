@@ -23,6 +23,8 @@ REPAIR_WORK = 1e8
 """Options that are looked at for all changes together: about a second."""
 FILL_CELLS = 4096
 """Steps in which the bytes that changes add are counted."""
+FILL_CHANGES = 20_000
+"""Changes that are looked at: those that are least worse by the duals, where there are more."""
 FILL_WORTH = 0.005
 """Share of the step by which an option may be worse, by the duals, than a table's present one."""
 
@@ -218,7 +220,8 @@ def _changes(
     fluid: Fluid, solution: FluidSolution, choices: Ints, usable: Bools, tier: int
 ) -> tuple[Ints, Floats, Floats]:
     """Return of every other option of a table its cheapest choice [n], by table, if it is nearly as good as the table's
-    present one; the seconds [n] by which it is worse by the duals, and the bytes [n] by which it is larger."""
+    present one, of very many the best ones; the seconds [n] by which it is worse by the duals, and the bytes [n] by
+    which it is larger."""
     problem = fluid.problem
     value = fluid.choice_values(solution.multipliers, usable)
     least = np.minimum.reduceat(value, problem.block_start[:-1])
@@ -228,6 +231,8 @@ def _changes(
     more_s = value[choice] - value[choices[table]]
     is_other = problem.block_option[choice] != problem.block_option[choices[table]]
     near = is_other & (more_s <= FILL_WORTH * solution.bound_s)
+    if near.sum() > FILL_CHANGES:
+        near &= more_s <= np.sort(more_s[near])[FILL_CHANGES - 1]
     choice, more_s = choice[near], more_s[near]
     size = fluid.choice_bytes(0, tier)
     return choice, more_s, size[choice] - size[choices[problem.table_of_block[choice]]]
