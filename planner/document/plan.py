@@ -1,7 +1,7 @@
 """The plan document: what is placed where, what it costs, and what it was computed for. Stable JSON.
 
 Shards are kept as arrays, because a replicated table has one on every rank: 10,000 tables on 1,024 ranks make
-millions. In JSON they are a list of objects.
+millions. In JSON they are a list of objects, one for all consecutive ranks that hold the same.
 """
 
 import json
@@ -176,7 +176,7 @@ class Plan(Record):
     """A plan, or the proof that there is none."""
 
     kind: Literal["plan"] = "plan"
-    schema_version: Literal[2] = SCHEMA_VERSION
+    schema_version: Literal[3] = SCHEMA_VERSION
     status: Status
     objective: Objective | None
     simulated: Simulated | None

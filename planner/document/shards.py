@@ -15,11 +15,18 @@ from topologies.documents import Record, with_fields
 _SHARD_KEYS = ("rank", "row_start", "rows", "column_start", "columns", "bytes")
 _HOT_ROWS = "hot_rows"
 """The key that only shards of split tables have."""
+REPLICAS = "replicas"
+"""The key of a shard that this many consecutive ranks hold alike, the first of which is its `rank`."""
+_MOST_RANKS = 1 << 24
+"""Ranks above which no cluster is thought of: a number in a document must not take all memory."""
 
 
 @dataclass(frozen=True, eq=False)
 class Shards:
-    """The shards of one table as arrays of [n], in the order of their columns, then rows."""
+    """The shards of one table as arrays of [n], in the order of their columns, then rows.
+
+    A replicated table has one on every rank here; in a document they are one object (`REPLICAS`).
+    """
 
     rank: Ints
     row_start: Ints
@@ -59,18 +66,26 @@ class Shards:
         size[:, [MEMORY_TIERS.index(tier) for tier in tiers]] = matrix[:, 5:]
         return cls(rank, row_start, rows, column_start, columns, size)
 
+    def _runs(self) -> tuple[Ints, Ints]:
+        """[r] the first of each run of shards that are alike but for their ranks, which follow one another; and how many
+        they are."""
+        values = np.concatenate([self.as_matrix(), self._hot_rows()], axis=1)
+        goes_on = (values[1:, 1:] == values[:-1, 1:]).all(axis=1) & (values[1:, 0] == values[:-1, 0] + 1)
+        first = np.flatnonzero(np.append(True, ~goes_on)) if len(self) else np.zeros(0, dtype=np.int64)
+        return first, np.diff(first, append=len(self))
+
     def to_json(self) -> str:
-        """The list of objects of the document, one to a line."""
-        tiers = self._tiers()
-        sizes = ",".join(f'"{tier}":%d' for tier in tiers)
+        """The list of objects of the document, one to a line; what consecutive ranks hold alike is one of them."""
+        sizes = ",".join(f'"{tier}":%d' for tier in self._tiers())
         hot = "" if self.hot_rows is None else f',"{_HOT_ROWS}":%d'
-        line = '{"rank":%d,"row_start":%d,"rows":%d,"column_start":%d,"columns":%d,"bytes":{' + sizes + "}" + hot + "}"
-        matrix = np.concatenate([self.as_matrix(named=True), self._hot_rows()], axis=1)
-        if len(matrix) > 1 and (matrix[:, 1:] == matrix[0, 1:]).all():  # replicas differ in their rank only
-            head, tail = line.split("%d", maxsplit=1)
-            rest = tail % tuple(matrix[0, 1:].tolist())
-            return head + f"{rest},\n{head}".join(map(str, self.rank.tolist())) + rest
-        return ",\n".join(line % tuple(row) for row in matrix.tolist())
+        rest = '"row_start":%d,"rows":%d,"column_start":%d,"columns":%d,"bytes":{' + sizes + "}" + hot + "}"
+        single, several = '{"rank":%d,' + rest, '{"rank":%d,' + f'"{REPLICAS}":%d,' + rest
+        first, count = self._runs()
+        rows = np.concatenate([self.as_matrix(named=True), self._hot_rows()], axis=1)[first].tolist()
+        return ",\n".join(
+            single % tuple(row) if n == 1 else several % (row[0], n, *row[1:])
+            for row, n in zip(rows, count.tolist(), strict=True)
+        )
 
     def _tiers(self) -> list[MemoryTier]:
         """Whose bytes are written."""
@@ -79,11 +94,14 @@ class Shards:
 
     def to_list(self) -> list[dict[str, Any]]:
         """The list of objects of the document."""
-        tiers, hot_rows = self._tiers(), self._hot_rows().tolist()
+        tiers, (first, count) = self._tiers(), self._runs()
+        rows, hot_rows = self.as_matrix(named=True)[first].tolist(), self._hot_rows()[first].tolist()
         return [
-            dict(zip(_SHARD_KEYS, (*row[:5], dict(zip(tiers, row[5:], strict=True))), strict=True))
+            {"rank": row[0]}
+            | ({} if n == 1 else {REPLICAS: n})
+            | dict(zip(_SHARD_KEYS[1:], (*row[1:5], dict(zip(tiers, row[5:], strict=True))), strict=True))
             | dict(zip((_HOT_ROWS,), hot, strict=False))
-            for row, hot in zip(self.as_matrix(named=True).tolist(), hot_rows, strict=True)
+            for row, n, hot in zip(rows, count.tolist(), hot_rows, strict=True)
         ]
 
     @classmethod
@@ -92,7 +110,7 @@ class Shards:
             return items
         if not isinstance(items, list):
             raise ValueError("must be a list of shards")
-        rows = []
+        rows, counts = list[list[int]](), list[int]()
         keys = (*_SHARD_KEYS, _HOT_ROWS) if any(map(_is_split, items[:1])) else _SHARD_KEYS
         for number, item in enumerate(items):
             try:
@@ -100,15 +118,23 @@ class Shards:
                 row = [item[key] for key in _SHARD_KEYS[:5]] + [size[tier] for tier in EVERYWHERE]
                 row += [size.get(tier, 0) for tier in MEMORY_TIERS[len(EVERYWHERE) :]]
                 row += [item[key] for key in keys[len(_SHARD_KEYS) :]]
+                count = item.get(REPLICAS, 1)
             except (KeyError, TypeError) as error:
                 raise ValueError(f"shard {number} lacks {error} or is no mapping") from None
-            if not all(type(value) is int and 0 <= value < 2**63 for value in row):
+            if not all(type(value) is int and 0 <= value < 2**63 for value in (*row, count)):
                 raise ValueError(f"shard {number} must hold whole numbers, none below 0")
-            if len(item) != len(keys) or not set(size) <= set(MEMORY_TIERS):
+            if len(item) != len(keys) + (REPLICAS in item) or not set(size) <= set(MEMORY_TIERS):
                 raise ValueError(f"shard {number} has unknown keys")
+            if REPLICAS in item and not 2 <= count <= _MOST_RANKS:
+                raise ValueError(f"shard {number} has {count:,} {REPLICAS}; where the key stands, they are 2 to 2^24")
             rows.append(row)
+            counts.append(count)
         width = 5 + len(MEMORY_TIERS)
         matrix = np.array(rows, dtype=np.int64).reshape(len(rows), width + len(keys) - len(_SHARD_KEYS))
+        count_of = np.array(counts, dtype=np.int64)
+        first = np.repeat(np.cumsum(count_of) - count_of, count_of)
+        matrix = np.repeat(matrix, count_of, axis=0)
+        matrix[:, 0] += np.arange(len(matrix)) - first
         shards = cls.from_matrix(matrix[:, :width])
         return shards if keys == _SHARD_KEYS else replace(shards, hot_rows=matrix[:, width])
 
@@ -125,6 +151,8 @@ class Shards:
         words = "Of a split table: the first so many rows of the shard are in HBM, the others at home; else unset."
         properties = {**dict.fromkeys(_SHARD_KEYS[:5], whole), "bytes": size}
         properties[_HOT_ROWS] = {**whole, "description": words}
+        words = "So many ranks, this one and those that follow it, hold the same; else unset."
+        properties[REPLICAS] = {"type": "integer", "minimum": 2, "maximum": _MOST_RANKS, "description": words}
         return {
             "type": "array",
             "items": {"type": "object", "properties": properties, "required": list(_SHARD_KEYS)},

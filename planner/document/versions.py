@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
+from planner.document.shards import REPLICAS
 from topologies.errors import InputError
 
-SCHEMA_VERSION: Literal[2] = 2
+SCHEMA_VERSION: Literal[3] = 3
 """The one that this planner writes."""
 
 
@@ -50,6 +51,9 @@ REWORDED_IN_2 = tuple(
     for old, new in (("storage of ", "SSD of "), ("hosts of ", "remote hosts of "))
 )
 
+NEW_IN_3 = f"tables.*.shards.*.{REPLICAS}"
+"""What ranks hold alike is one shard since then; before, each of them has its own."""
+
 
 def in_present_version(data: dict[str, Any], source: str) -> dict[str, Any]:
     """The mapping of a plan document in the present version.
@@ -57,17 +61,27 @@ def in_present_version(data: dict[str, Any], source: str) -> dict[str, Any]:
     Raises InputError for a version that this planner does not read, and for an old document with fields of a newer one.
     """
     version = data.get("schema_version")
-    if version == SCHEMA_VERSION and not isinstance(version, bool):
-        return data
-    if version != 1 or isinstance(version, bool):
-        readable = f"1 and {SCHEMA_VERSION}"
+    if version not in range(1, SCHEMA_VERSION + 1) or isinstance(version, bool | float):
+        readable = f"1 to {SCHEMA_VERSION}"
         raise InputError.at(source, f"has version {version!r}; this planner reads {readable}", path="schema_version")
     present = {**data, "schema_version": SCHEMA_VERSION}
-    for field in RENAMED_IN_2:
-        present = _changed(present, field.where.split("."), partial(_renamed, field=field, source=source))
-    for text in REWORDED_IN_2:
-        present = _changed(present, text.where.split("."), partial(_reworded, text=text))
+    if version < 2:
+        for field in RENAMED_IN_2:
+            present = _changed(present, field.where.split("."), partial(_renamed, field=field, source=source))
+        for text in REWORDED_IN_2:
+            present = _changed(present, text.where.split("."), partial(_reworded, text=text))
+    if version < SCHEMA_VERSION:
+        _changed(present, NEW_IN_3.split(".")[:-1], partial(_without_replicas, source=source, version=version))
     return present
+
+
+def _without_replicas(shard: Any, source: str, version: int) -> Any:
+    """A shard of a version that writes each one by itself."""
+    field = NEW_IN_3.split(".")[-1]
+    if isinstance(shard, dict) and field in shard:
+        message = f"{field!r} is a field of version {SCHEMA_VERSION}, and the document has version {version}"
+        raise InputError.at(source, message, path=NEW_IN_3)
+    return shard
 
 
 def _changed(value: Any, path: list[str], change: Callable[[Any], Any]) -> Any:
@@ -86,7 +100,7 @@ def _renamed(value: Any, field: Renamed, source: str) -> Any:
     if not isinstance(value, dict):
         return value
     if field.new in value:
-        message = f"{field.new!r} is a field of version {SCHEMA_VERSION}, and the document has version 1"
+        message = f"{field.new!r} is a field of version 2, and the document has version 1"
         raise InputError.at(source, message, path=field.where)
     return {field.new if key == field.old else key: each for key, each in value.items()}
 

@@ -10,7 +10,7 @@ from benchmarks.same_plans import Answer, commands, difference, violation
 from cost_models.workload.loading import WORKLOADS
 from planner.studies.study import STUDIES
 
-PLAN = {"kind": "plan", "schema_version": 2, "tables": [{"name": "a", "step_s": 0.5}], "proof": {"tree": None}}
+PLAN = {"kind": "plan", "schema_version": 3, "tables": [{"name": "a", "step_s": 0.5}], "proof": {"tree": None}}
 
 
 def _difference(ours: Any, theirs: Any, **renamed: str | None) -> str:
@@ -69,7 +69,7 @@ def test_types_and_lengths() -> None:
 def test_renamed_fields() -> None:
     """Fields that a version of plans renamed are taken for equal, and those that the caller names."""
     older = {"kind": "plan", "schema_version": 1, "proof": {"tried_s": 0.5}}
-    assert _difference({"kind": "plan", "schema_version": 2, "proof": {"exhaustive_search_s": 0.5}}, older) == ""
+    assert _difference({"kind": "plan", "schema_version": 3, "proof": {"exhaustive_search_s": 0.5}}, older) == ""
     assert _difference({"nodes": 1}, {"cases": 1, "gone": 2}, cases="nodes", gone=None) == ""
     assert _difference({"nodes": 1}, {"cases": 1}) == "cases is only there"
 

@@ -1,4 +1,4 @@
-"""Plan documents as version 1 wrote them."""
+"""Plan documents as versions 1 and 2 wrote them."""
 
 import json
 from typing import Any
@@ -15,9 +15,22 @@ OLD_NAMES = {
 }
 
 
+def version_2(plan: Plan) -> dict[str, Any]:
+    """The mapping that version 2 wrote for a plan: every rank has a shard of its own."""
+    document: dict[str, Any] = json.loads(plan.to_json())
+    for table in document["tables"]:
+        table["shards"] = [each for shard in table["shards"] for each in _of_each_rank(shard)]
+    return {**document, "schema_version": 2}
+
+
+def _of_each_rank(shard: dict[str, Any]) -> list[dict[str, Any]]:
+    alike = {key: value for key, value in shard.items() if key != "replicas"}
+    return [alike | {"rank": shard["rank"] + n} for n in range(shard.get("replicas", 1))]
+
+
 def version_1(plan: Plan) -> dict[str, Any]:
     """The mapping that version 1 wrote for a plan: proofs under old names, error bars in old words."""
-    document = json.loads(plan.to_json())
+    document = version_2(plan)
     old = {key: _old(value) if key in ("proof", "infeasibility") else value for key, value in document.items()}
     bars = [each.get("error_bar") for each in (*old["stages"], old.get("objective") or {})]
     for bar in filter(None, bars):

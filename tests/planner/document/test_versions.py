@@ -14,7 +14,7 @@ from planner.document.versions import RENAMED_IN_2, REWORDED_IN_2
 from planner.exporters.torchrec import torchrec_plan
 from planner.formulation.policy import Policy
 from tests.oracles.instances import node_group, topology, workload
-from tests.oracles.version_1 import version_1
+from tests.oracles.version_1 import version_1, version_2
 from topologies.errors import InputError
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -115,7 +115,55 @@ def _read(document: dict[str, Any], path: Path | None = None) -> Plan:
         return read_plan(file)
 
 
-@pytest.mark.parametrize(("version", "name"), [(1, "memory_multipliers"), (2, "byte_prices")])
+def _replicated() -> Plan:
+    """Two tables on all of 6 ranks, and one on a single rank."""
+    shardings = ["data_parallel", "data_parallel", "table_wise"]
+    rules = [{"match": f"t{i}", "shardings": [sharding]} for i, sharding in enumerate(shardings)]
+    trained = workload([{"rows": 1000 * (i + 1), "dim": 32} for i in range(3)])
+    return plan(topology(node_group("a", ranks=6)), trained, policy=Policy.model_validate({"tables": rules}), effort=0)
+
+
+def test_what_ranks_hold_alike_is_written_once() -> None:
+    """Replicated tables are one shard with its `replicas`; read again, every rank has its own. Version 2 wrote each of
+    them, and is read as the same plan, verified and exported."""
+    new = _replicated()
+    document = json.loads(new.to_json())
+    assert [[shard.get("replicas") for shard in table["shards"]] for table in document["tables"]] == [[6], [6], [None]]
+    assert [table.shards.rank.tolist() for table in new.tables[:2]] == [list(range(6))] * 2
+    old = version_2(new)
+    assert [len(table["shards"]) for table in old["tables"]] == [6, 6, 1]
+    for read in (_read(document), _read(old)):
+        assert read == new
+        assert verify(read) == []
+        assert torchrec_plan(read) == torchrec_plan(new)
+        assert read.to_json() == new.to_json()
+
+
+def test_replicas_are_no_field_of_version_2() -> None:
+    """So that nobody takes a document of the new form for an old one with tables on too few ranks."""
+    document = json.loads(_replicated().to_json()) | {"schema_version": 2}
+    with pytest.raises(InputError, match="'replicas' is a field of version 3, and the document has version 2"):
+        _read(document)
+
+
+@pytest.mark.parametrize("replicas", [0, 1, -1, 2.0, True, None, "6", 2**40])
+def test_replicas_are_a_number_of_ranks(replicas: object) -> None:
+    """From 2, whole, and no more than there could be."""
+    document = json.loads(_replicated().to_json())
+    document["tables"][0]["shards"][0]["replicas"] = replicas
+    with pytest.raises(InputError, match="shard 0"):
+        _read(document)
+
+
+@pytest.mark.parametrize("replicas", [2, 5, 7])
+def test_replicas_that_the_plan_does_not_have_are_found(replicas: int) -> None:
+    """Too few leave ranks without the table, too many name ranks that there are not."""
+    document = json.loads(_replicated().to_json())
+    document["tables"][0]["shards"][0]["replicas"] = replicas
+    assert verify(_read(document)) != []
+
+
+@pytest.mark.parametrize(("version", "name"), [(1, "memory_multipliers"), (3, "byte_prices")])
 def test_fields_of_another_version_are_refused(version: int, name: str) -> None:
     """A document has the fields of its version and no others; the place is named."""
     document = version_1(_whole()) if version == 1 else json.loads(_whole().to_json())

@@ -54,7 +54,8 @@ def test_sites_as_bins_level_as_well_as_ranks_do() -> None:
     problem = _problem()
     blocks = _blocks(problem)
     fast, slow = (_placed(problem, blocks, one_by_one=alone) for alone in (False, True))
-    assert fast is not None and slow is not None
+    assert fast is not None
+    assert slow is not None
     values = [_potential(problem, state) for _, state in (fast, slow)]
     assert values[0] <= values[1] * 1.01
     placement, state = fast
