@@ -67,8 +67,8 @@ class Shards:
         return cls(rank, row_start, rows, column_start, columns, size)
 
     def _runs(self) -> tuple[Ints, Ints]:
-        """[r] the first of each run of shards that are alike but for their ranks, which follow one another; and how many
-        they are."""
+        """[r] the first of each run of shards that are alike but for ranks that follow one another; how many they
+        are."""
         values = np.concatenate([self.as_matrix(), self._hot_rows()], axis=1)
         goes_on = (values[1:, 1:] == values[:-1, 1:]).all(axis=1) & (values[1:, 0] == values[:-1, 0] + 1)
         first = np.flatnonzero(np.append(True, ~goes_on)) if len(self) else np.zeros(0, dtype=np.int64)

@@ -61,7 +61,7 @@ def in_present_version(data: dict[str, Any], source: str) -> dict[str, Any]:
     Raises InputError for a version that this planner does not read, and for an old document with fields of a newer one.
     """
     version = data.get("schema_version")
-    if version not in range(1, SCHEMA_VERSION + 1) or isinstance(version, bool | float):
+    if type(version) is not int or version not in range(1, SCHEMA_VERSION + 1):
         readable = f"1 to {SCHEMA_VERSION}"
         raise InputError.at(source, f"has version {version!r}; this planner reads {readable}", path="schema_version")
     present = {**data, "schema_version": SCHEMA_VERSION}

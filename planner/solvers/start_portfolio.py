@@ -47,6 +47,11 @@ class StartPortfolio:
         """The caps on shares of a pool, with the blocks [B] that keep to them, the most promising first."""
         return capped_blocks(self._fluid.problem, self._relaxed, self.tight)
 
+    @property
+    def _headrooms(self) -> tuple[float, ...]:
+        """Where there is one start and memory is scarce, not all of it: whole blocks hardly ever fill so much."""
+        return HEADROOMS[1:] if self.is_scarce and self.most_starts == 1 else HEADROOMS
+
     def first(self) -> list[Start]:
         """Return the first start, whatever it is worth, so that there is a plan; nothing where none fits."""
         for headroom in HEADROOMS:
@@ -71,7 +76,7 @@ class StartPortfolio:
         """
         starts: list[Start] = []
         left, before, allowed = self.most_starts, np.inf, self.allowed
-        for headroom in HEADROOMS:
+        for headroom in self._headrooms:
             most = None if starts else patience
             starts_here, left = self._at_headroom(headroom, allowed, left, must_find=not starts, patience=most)
             starts += starts_here

@@ -3,9 +3,10 @@
 import numpy as np
 
 from planner.problem.numbers import Bools, Floats, Ints
+from planner.problem.site_bins import site_bins
 from planner.solvers.construct.partial_placement import PartialPlacement
 from planner.solvers.construct.potential import Potential
-from planner.solvers.construct.site_placer import SitePlacer, are_many
+from planner.solvers.construct.site_placer import SitePlacer
 
 _ONE_OF, _WORTHWHILE = 32, 8
 """Blocks are placed together, each on another rank, at most one for so many ranks; one by one where these would be
@@ -52,14 +53,14 @@ class BlockPlacer:
     def put_on_groups(self, blocks: list[int]) -> bool:
         """Put group-wide blocks that may be anywhere on sites, in this order; where sites are many, these are bins."""
         all_blocks = np.array(blocks, dtype=np.int64)
-        if self._at_once < _WORTHWHILE or not are_many(self._problem, all_blocks):
+        sites = site_bins(self._problem, all_blocks) if self._at_once >= _WORTHWHILE else None
+        if sites is None:
             return all(self.put_on_group(block) for block in blocks)
         aim, tiers = self._potential.aim[:, 0], self._potential.tiers
-        bins = SitePlacer(self._problem, self._problem.sites_of(blocks[0]), self._partial.state, aim, tiers)
-        sites = bins.places(all_blocks)
-        if sites is None:
+        places = SitePlacer(self._problem, sites, self._partial.state, aim, tiers).places(all_blocks)
+        if places is None:
             return False
-        self._partial.put_on_sites(all_blocks, sites)
+        self._partial.put_on_sites(all_blocks, places)
         return True
 
     def put_on_group(self, block: int) -> bool:

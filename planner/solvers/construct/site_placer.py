@@ -12,20 +12,6 @@ from planner.problem.numbers import Floats, Ints
 from planner.problem.sites import Sites
 from planner.solvers.construct.potential import FAINT, SQUARINGS
 
-MANY = 32
-"""Sites of an extent from which they are bins."""
-
-
-def are_many(problem: Problem, blocks: Ints) -> bool:
-    """Whether the blocks, of groups of ranks, are all of one extent with many sites, none of which shares a resource or
-    a memory with another."""
-    extents = np.unique(problem.block_extent[blocks])
-    if len(extents) != 1 or problem.sites[int(extents[0])].count < MANY:
-        return False
-    first = problem.sites[int(extents[0])].first[1:]
-    instances = (*problem.resource_of_rank, *problem.pool_of_rank)
-    return all(bool((of[first] != of[first - 1]).all()) for of in instances)
-
 
 class SitePlacer:
     """Sites of one extent as bins: their fullest loads and the room of their fullest memories, block by block."""

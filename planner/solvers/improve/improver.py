@@ -22,6 +22,7 @@ from planner.solvers.improve.load_balancing import LoadBalancer
 from planner.solvers.improve.repartition_groups import repartition_groups
 from planner.solvers.improve.repartition_ranks import repartition_ranks
 from planner.solvers.improve.respread import respread
+from planner.solvers.improve.site_balancing import SiteBalancer
 from planner.solvers.improve.smoothing import Smoothing
 from planner.solvers.improve.state import SearchState
 
@@ -64,6 +65,7 @@ class Improver:
     def __init__(self, problem: Problem, placement: Placement, seed: int, movable_tables: Bools | None = None) -> None:
         self.state = SearchState(problem, placement, seed, movable_tables)
         self._load_balancer = LoadBalancer(self.state)
+        self._site_balancer = SiteBalancer(self.state)
 
     @property
     def best_s(self) -> float:
@@ -94,6 +96,16 @@ class Improver:
     def balance(self) -> bool:
         """Make one round of exchanges that bring ranks below an aim; return False once no lower aim is reached."""
         return self._load_balancer.balance()
+
+    def balance_sites(self) -> bool:
+        """Make one round of swaps that bring groups of ranks below an aim; return False once no lower aim is reached, or
+        where they are few."""
+        return self._site_balancer.balance()
+
+    @property
+    def only_sites_move(self) -> bool:
+        """Whether groups of ranks are balanced, and no block stands on a single rank: other moves find nothing more."""
+        return self._site_balancer.is_active and not len(self.state.items.rank)
 
     def respread(self) -> bool:
         """Spread tables over the world, or bring some back, where that lets stages end on a step."""

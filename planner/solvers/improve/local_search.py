@@ -23,6 +23,8 @@ TRIAL_ROUNDS, OVERFULL_TRIAL_ROUNDS = 8, 4
 """Rounds at each norm to compare starts by: of the later norms, and of all norms for starts that do not fit."""
 BALANCING_ROUNDS = 60
 """Rounds towards a target after them."""
+SITE_ROUNDS = 60
+"""Rounds of swaps between sites before them, where most blocks are cut over groups of ranks."""
 IDLE_ROUNDS = 16
 """Rounds without a better plan after which a norm, or load balancing, is done; where ranks are fewer, as many as
 these, or one of each kind of round."""
@@ -78,6 +80,12 @@ class LocalSearch:
         offer()
         if norms == SQUARINGS:
             improver.respread()
+        for _ in range(SITE_ROUNDS):
+            if incumbent.is_done() or not improver.balance_sites():
+                break
+            offer()
+        if improver.only_sites_move:
+            norms = ()
         most_idle = min(IDLE_ROUNDS, max(reduced.problem.world, TURNS))
         for squarings in norms:
             idle, stale, best_s = 0, 0, improver.best_s

@@ -203,3 +203,8 @@ class SearchState:
     def has_alternatives(self) -> bool:
         """Whether a table has more than one splittable option: another memory tier or cache size."""
         return len(np.unique(self.table_of_family)) < len(self.table_of_family)
+
+    @property
+    def is_mostly_groups(self) -> bool:
+        """Whether more blocks are cut over groups of ranks than stand on single ones."""
+        return len(self.group_block) > len(self.items.rank)

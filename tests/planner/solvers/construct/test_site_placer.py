@@ -9,10 +9,10 @@ from planner.formulation.policy import Policy
 from planner.problem.arrays import Problem
 from planner.problem.load_state import LoadState, load_state
 from planner.problem.placement import Placement
+from planner.problem.site_bins import MANY, site_bins
 from planner.solvers.construct.block_placer import BlockPlacer
 from planner.solvers.construct.partial_placement import PartialPlacement
 from planner.solvers.construct.potential import Potential
-from planner.solvers.construct.site_placer import MANY, are_many
 from tests.oracles.instances import node_group, topology, workload
 
 TABLES = 96
@@ -81,4 +81,4 @@ def test_few_sites_are_no_bins() -> None:
     """Below so many nodes, blocks are placed rank by rank: plans of small clusters stay as they are."""
     for nodes, expected in ((MANY, True), (MANY - 1, False)):
         problem = _problem(nodes=nodes)
-        assert are_many(problem, np.array(_blocks(problem))) is expected
+        assert (site_bins(problem, np.array(_blocks(problem))) is not None) is expected

@@ -1,0 +1,165 @@
+"""Load balancing of sites: groups of ranks above an aim swap blocks with others, and the aim goes down.
+
+Where most blocks are cut over nodes, many fit on each, so that all stages and memories can be level at once; random
+divisions of a pair of nodes find that only roughly. Here all swaps of one block of a site with one of another, or with
+none, are priced against an aim for every stage (jumps and swaps: Schuurman and Vredeveld, INFORMS J. Comput. 19, 2007).
+A site is as full as its fullest rank.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.problem.numbers import Bools, Floats, Ints
+from planner.problem.rounding import ROUNDING_BYTES
+from planner.problem.site_bins import site_bins
+from planner.solvers.improve.state import SearchState
+
+FIRST_STEP, LAST_STEP = 0.5, 0.02
+"""Share of the way from a stage's longest to its mean that is aimed at first; less where it is not reached, and in the
+end nothing."""
+PARTNERS = 8
+"""Other sites with which a site tries to swap in one round, drawn at random."""
+CRITICAL = 0.9
+"""Share of its stage's time that the fullest resource of a column has where a round looks at the column."""
+SLOW = 0.1
+"""Share of what is above the aim that a round must bring down, or else the aim is too low."""
+BLAMED = 0.1
+"""Columns with more than this share of what is left above are those whose aim is too low."""
+WORTH = 1e-3
+"""Share of the penalty of both sites that a swap must take off."""
+
+
+@dataclass
+class _Bins:
+    """What a round works on. N sites, I blocks, D columns, M memories."""
+
+    load: Floats
+    """[N, D] of the fullest rank of each site, above its aim (below zero: under it), in parts of the way to it."""
+    room: Floats
+    """[N, M] bytes of the fullest rank."""
+    item_load: Floats
+    """[I, D] in the same parts."""
+    item_bytes: Floats
+    """[I, M]"""
+    place: Ints
+    """[I] the site of each block."""
+
+    def penalty(self, load: Floats) -> Floats:
+        """Return the penalty [...] of loads [..., D]: squares of what is above the aim."""
+        return np.asarray((np.maximum(load, 0.0) ** 2).sum(axis=-1))
+
+
+class SiteBalancer:
+    """Rounds of swaps towards ever lower aims, where most blocks are cut over groups of ranks of one kind, and groups
+    are many."""
+
+    def __init__(self, state: SearchState) -> None:
+        self._shared, problem = state, state.problem
+        self._steps: Floats = np.full(len(problem.stage_constants), FIRST_STEP)
+        self._target_s: Floats | None = None
+        block = state.group_block
+        self._sites = site_bins(problem, block) if problem.kinds == 1 and state.is_mostly_groups else None
+        anywhere = problem.rank_sets.all(axis=1)[problem.table_rank_set[problem.table_of_block[block]]]
+        self._items: Ints = np.flatnonzero(anywhere & ~problem.option_apart[problem.block_option[block]])
+        if self._sites is None:
+            return
+        block = block[self._items]
+        largest = problem.row_shares.largest[0, block][:, None]
+        self._load: Floats = problem.extremes.peak_load(0, block)
+        self._bytes: Floats = problem.bytes_fixed[0, block] + problem.bytes_by_rows[0, block] * largest
+
+    @property
+    def is_active(self) -> bool:
+        """Whether there is anything to balance here."""
+        return self._sites is not None and len(self._items) > 1
+
+    def balance(self) -> bool:
+        """Make one round of swaps that bring sites below an aim; return False once no lower aim is reached."""
+        if self._sites is None or not self.is_active or (self._steps <= LAST_STEP).all():
+            return False
+        problem, state, first = self._shared.problem, self._shared, self._sites.first
+        full = np.maximum.reduceat(state.loads.load, first, axis=1)
+        columns, aim_s, reach_s = self._aim(full)
+        if not len(columns):
+            return False
+        bins = _Bins(
+            ((full[columns] - aim_s[:, None]) / reach_s[:, None]).T,
+            np.minimum.reduceat(state.loads.free, first, axis=1).T + ROUNDING_BYTES,
+            self._load[:, columns] / reach_s,
+            self._bytes,
+            state.group_site[self._items].copy(),
+        )
+        before = float(bins.penalty(bins.load).sum())
+        self._swap_all(bins)
+        changed = bins.place != state.group_site[self._items]
+        if changed.any():
+            index = self._items[changed]
+            state.charge_groups(index, -1.0)
+            state.group_site[index] = bins.place[changed]
+            state.charge_groups(index, 1.0)
+        left = np.maximum(bins.load, 0.0)
+        stage = problem.stage_of_column[columns]
+        if float(bins.penalty(bins.load).sum()) > (1 - SLOW) * before:
+            for d in np.flatnonzero(left.sum(axis=0) > BLAMED * left.sum()):
+                self._steps[stage[d]] /= 2
+            self._target_s = None
+        elif not left.any():
+            self._target_s = None
+        state.note()
+        return True
+
+    def _aim(self, full: Floats) -> tuple[Ints, Floats, Floats]:
+        """Return columns, of those that are loaded alike one; for each the load to aim at, and the way there."""
+        problem, stage = self._shared.problem, self._shared.problem.stage_of_column
+        peak, longest = full.max(axis=1), np.zeros(len(problem.stage_constants))
+        np.maximum.at(longest, stage, peak)
+        near = np.flatnonzero((peak >= np.maximum(CRITICAL * longest[stage], 1e-15)) & self._load.any(axis=0))
+        if self._target_s is None:
+            mean = np.zeros(len(longest))
+            np.maximum.at(mean, stage[near], full[near].mean(axis=1))
+            self._target_s = longest - np.where(self._steps > LAST_STEP, self._steps, 0.0) * (longest - mean)
+        _, kept = np.unique(np.round(full[near] / longest[stage[near], None], 9), axis=0, return_index=True)
+        columns = near[np.sort(kept)]
+        aim_s = self._target_s[stage[columns]]
+        reach_s = np.maximum(longest[stage[columns]] - aim_s, 1e-4 * float(longest.sum()))
+        return columns, aim_s * (1 + 1e-9), reach_s
+
+    def _swap_all(self, bins: _Bins) -> None:
+        """Let each site above the aim, the fullest first, make its best swap with one of some others."""
+        over = bins.penalty(bins.load)
+        for site in np.argsort(-over, kind="stable").tolist():
+            if over[site] <= 0:
+                break
+            drawn = self._shared.random.permutation(len(over))[: PARTNERS + 1]
+            for other in drawn[drawn != site][:PARTNERS].tolist():
+                _swap(bins, site, other)
+
+
+def _swap(bins: _Bins, site: int, other: int) -> None:
+    """Make the best swap of a block of one site with one of another, or with none, if there is a good one."""
+    own, theirs = np.flatnonzero(bins.place == site), np.flatnonzero(bins.place == other)
+    out = np.concatenate([bins.item_load[own], np.zeros((1, bins.item_load.shape[1]))])
+    into = np.concatenate([bins.item_load[theirs], np.zeros((1, bins.item_load.shape[1]))])
+    less = out[:, None] - into[None]
+    value = bins.penalty(bins.load[site] - less) + bins.penalty(bins.load[other] + less)
+    now = float(bins.penalty(bins.load[[site, other]]).sum())
+    out = np.concatenate([bins.item_bytes[own], np.zeros((1, bins.item_bytes.shape[1]))])
+    into = np.concatenate([bins.item_bytes[theirs], np.zeros((1, bins.item_bytes.shape[1]))])
+    size = out[:, None] - into[None]
+    value[~_fits(size, bins.room[other], bins.room[site])] = np.inf
+    at = int(value.argmin())
+    if value.flat[at] >= (1 - WORTH) * now:
+        return
+    gone, come = divmod(at, value.shape[1])
+    bins.load[site] -= less[gone, come]
+    bins.load[other] += less[gone, come]
+    bins.room[site] += size[gone, come]
+    bins.room[other] -= size[gone, come]
+    bins.place[own[gone : gone + 1]] = other
+    bins.place[theirs[come : come + 1]] = site
+
+
+def _fits(size: Floats, there: Floats, here: Floats) -> Bools:
+    """Return whether sizes [n, m, M] that go to a site with so much room [M], or come back, fit."""
+    return np.asarray(((size <= there) & (-size <= here)).all(axis=-1))

@@ -1,0 +1,71 @@
+"""Swaps between groups of ranks towards ever lower aims."""
+
+import numpy as np
+import pytest
+
+from cost_models.registry import cost_model
+from cost_models.shards import NODE
+from planner.formulation.options import build_problem, enumerate_options
+from planner.formulation.policy import Policy
+from planner.problem.arrays import Problem
+from planner.problem.load_state import load_state
+from planner.problem.placement import Placement
+from planner.problem.site_bins import MANY
+from planner.solvers.improve.improver import Improver
+from tests.oracles.instances import node_group, topology, workload
+
+TABLES = 20 * MANY
+
+
+def _problem(nodes: int) -> Problem:
+    tables = [{"rows": 20_000 + 137 * i, "dim": 64, "pooling_factor": 1 + 3 * i % 8} for i in range(TABLES)]
+    model = cost_model("physical", topology(node_group("a", nodes=nodes, ranks=2)), workload(tables))
+    return build_problem(model, enumerate_options(model, Policy(tiers=("hbm",), shardings=("table_row_wise",))))
+
+
+def _at_random(problem: Problem, seed: int) -> Placement:
+    """One node-wide block of each table, at any node."""
+    wide = np.flatnonzero(problem.block_extent == NODE)
+    blocks = wide[np.unique(problem.table_of_block[wide], return_index=True)[1]]
+    return Placement(blocks, np.random.default_rng(seed).integers(0, len(problem.node_start) - 1, len(blocks)))
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_all_stages_come_near_their_means(seed: int) -> None:
+    """From any placement, every stage that blocks load ends within 1 per cent above what it takes spread evenly, and the
+    books are right: the same blocks, the memory and the step of the placement."""
+    problem = _problem(MANY)
+    placement = _at_random(problem, seed)
+    improver = Improver(problem, placement, seed)
+    before = load_state(problem, placement).step_s()
+    rounds = 0
+    while improver.balance_sites() and rounds < 60:
+        rounds += 1
+    found = improver.best()
+    state = load_state(problem, found)
+    assert sorted(found.item_block.tolist()) == sorted(placement.item_block.tolist())
+    assert state.step_s() == pytest.approx(improver.best_s)
+    assert state.overflow_bytes() == 0
+    mean = np.zeros(len(problem.stage_constants))
+    np.maximum.at(mean, problem.stage_of_column, state.load.mean(axis=1))
+    even_s = float((mean + problem.stage_constants).sum())
+    assert state.step_s() - even_s < 0.2 * (before - even_s)
+    assert state.step_s() <= 1.01 * even_s
+
+
+def test_the_same_seed_gives_the_same_places() -> None:
+    """Twice from one placement."""
+    problem = _problem(MANY)
+    places = []
+    for _ in range(2):
+        improver = Improver(problem, _at_random(problem, 0), 3)
+        for _ in range(3):
+            assert improver.balance_sites()
+        places.append(improver.best().item_place.tolist())
+    assert places[0] == places[1]
+
+
+def test_few_groups_are_left_to_other_moves() -> None:
+    """So that plans of small clusters stay as they are."""
+    problem = _problem(MANY - 1)
+    assert not Improver(problem, _at_random(problem, 0), 0).balance_sites()
