@@ -98,8 +98,8 @@ class Improver:
         return self._load_balancer.balance()
 
     def balance_sites(self) -> bool:
-        """Make one round of swaps that bring groups of ranks below an aim; return False once no lower aim is reached, or
-        where they are few."""
+        """Make one round of swaps that bring groups of ranks below an aim; return False once no lower aim is reached,
+        or where they are few."""
         return self._site_balancer.balance()
 
     @property

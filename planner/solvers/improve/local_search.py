@@ -1,6 +1,6 @@
 """Local search of one placement: rounds at one norm after the other, then load balancing towards targets."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -80,14 +80,9 @@ class LocalSearch:
         offer()
         if norms == SQUARINGS:
             improver.respread()
-        for _ in range(SITE_ROUNDS):
-            if incumbent.is_done() or not improver.balance_sites():
-                break
-            offer()
-        if improver.only_sites_move:
-            norms = ()
+        self._balance_sites(improver, offer)
         most_idle = min(IDLE_ROUNDS, max(reduced.problem.world, TURNS))
-        for squarings in norms:
+        for squarings in () if improver.only_sites_move else norms:
             idle, stale, best_s = 0, 0, improver.best_s
             for _ in range(rounds):
                 idle = 0 if improver.round(number, squarings) else idle + 1
@@ -106,6 +101,13 @@ class LocalSearch:
             best_s = improver.best_s
             offer()
         return best(), improver.best_s
+
+    def _balance_sites(self, improver: Improver, offer: Callable[[], None]) -> None:
+        """Let groups of ranks swap blocks, where these are many."""
+        for _ in range(SITE_ROUNDS):
+            if self._incumbent.is_done() or not improver.balance_sites():
+                return
+            offer()
 
     def _reduced_for(self, placement: Placement) -> ReducedProblem:
         """Return what is searched; of large problems, the options that the placement has or that may be better."""

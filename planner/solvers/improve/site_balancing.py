@@ -60,7 +60,7 @@ class SiteBalancer:
         self._target_s: Floats | None = None
         block = state.group_block
         self._sites = site_bins(problem, block) if problem.kinds == 1 and state.is_mostly_groups else None
-        anywhere = problem.rank_sets.all(axis=1)[problem.table_rank_set[problem.table_of_block[block]]]
+        anywhere = np.asarray(problem.rank_sets.all(axis=1))[problem.table_rank_set[problem.table_of_block[block]]]
         self._items: Ints = np.flatnonzero(anywhere & ~problem.option_apart[problem.block_option[block]])
         if self._sites is None:
             return

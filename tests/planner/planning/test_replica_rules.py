@@ -119,7 +119,8 @@ def right() -> str:
 
 def _other_copy(data: Any) -> None:
     shards = next(table for table in data["tables"] if table["name"] == "user_0")["shards"]
-    shards[1]["rank"] = (shards[0]["rank"] + 4) % 8
+    alone = {key: value for key, value in shards[0].items() if key != "replicas"}
+    shards[:1] = [alone, alone | {"rank": (alone["rank"] + 4) % 8}]
 
 
 def _fewer_copies(data: Any) -> None:

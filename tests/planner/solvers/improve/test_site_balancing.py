@@ -32,8 +32,8 @@ def _at_random(problem: Problem, seed: int) -> Placement:
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_all_stages_come_near_their_means(seed: int) -> None:
-    """From any placement, every stage that blocks load ends within 1 per cent above what it takes spread evenly, and the
-    books are right: the same blocks, the memory and the step of the placement."""
+    """From any placement the step comes within 1 per cent of what it takes spread evenly, and the books are right: the
+    same blocks, the memory and the step of the placement."""
     problem = _problem(MANY)
     placement = _at_random(problem, seed)
     improver = Improver(problem, placement, seed)
