@@ -75,7 +75,7 @@ def dual_value_s(problem: Problem, multipliers: Multipliers, cheapest: Floats, f
     capacity_regions, weight, byte = problem.capacity_regions, multipliers.weight, multipliers.byte
     sizes = capacity_regions.ranks.sum(axis=1).astype(float)
     base = float((problem.base_loads[capacity_regions.kind] * sizes[:, None] * weight).sum())
-    memory = float((byte * _capacity(problem)).sum())
+    memory = float((byte * region_capacity(problem)).sum())
     base += float(product(_idle_shares(problem, multipliers), floors))
     total_s = float(cheapest.sum()) + base - memory + float(problem.stage_constants.sum())
     return total_s - ROUNDING * (float(cheapest.sum()) + base + memory)
@@ -136,7 +136,7 @@ def _runs(ranks: np.ndarray) -> Iterator[tuple[int, int]]:
     return zip(starts.tolist(), ends.tolist(), strict=True)
 
 
-def _capacity(problem: Problem) -> Floats:
+def region_capacity(problem: Problem) -> Floats:
     """[D, M] bytes that tables may use in the pools of each capacity region together."""
     capacity_of_region = np.zeros((len(problem.capacity_regions.kind), len(problem.pool_capacity)))
     for d, ranks in enumerate(problem.capacity_regions.ranks):

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from planner.certificates.branch_trees import BranchTree
 from planner.certificates.dual_feasible import PricedFunction
+from planner.certificates.pattern_trees import PatternTree
 from planner.problem.numbers import Floats
 
 
@@ -50,6 +51,8 @@ class Bound:
     """Branch nodes that prove more than the multipliers do."""
     exhaustive_search_s: float | None = None
     """Every plan faster than this was tried: there is none."""
+    patterns: PatternTree | None = None
+    """Rank patterns that prove more than the multipliers do."""
     stage_cases: "StageCases | None" = None
     """Two cases that prove more than the multipliers do."""
 

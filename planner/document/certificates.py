@@ -113,6 +113,37 @@ class ProofTree(Record):
     nodes: tuple[ProofNode, ...]
 
 
+class DividedCase(Record):
+    """A case of plans that is divided by the widest block of a table, or the first one of an option that is not cut."""
+
+    table: str
+    first: int
+    last: int
+    """Inside are the plans where it is one of the block types from `first` to `last` in the planner's enumeration."""
+
+
+class RefutedCase(Record):
+    """A case that has no plan faster than a threshold, as these prices show."""
+
+    threshold_s: float
+    prices: tuple[tuple[int, float], ...]
+    """(block type, seconds that each block from this one up to the next entry's is worth on a rank, or on all ranks of
+    a node; 0 before the first)."""
+    memory_multipliers: tuple[MemoryMultiplier, ...]
+
+
+class ProofPatterns(Record):
+    """Why no plan is faster than the least of some thresholds, case by case: below it, what all nodes may hold is worth
+    less than the cheapest options of all tables.
+
+    A case that is divided is followed by the part inside, then by all other plans.
+    """
+
+    cells: int
+    """Into which a threshold is divided: loads are rounded down to whole cells."""
+    cases: tuple[DividedCase | RefutedCase, ...]
+
+
 class Proof(Record):
     """The multipliers that prove the lower bound: anyone can recompute it from them without a solver.
 
@@ -136,6 +167,8 @@ class Proof(Record):
     """Where few tables decide, more is proven by branching: the least of the leaves' bounds holds."""
     exhaustive_search_s: Annotated[float | None, Field(exclude_if=lambda value: value is None)] = None
     """An exhaustive search of a small problem found no plan faster than this. Whoever checks it searches again."""
+    patterns: Annotated[ProofPatterns | None, Field(exclude_if=lambda value: value is None)] = None
+    """Where ranks hold few blocks, what else proves that no plan is faster."""
     stage_cases: Annotated["ProofCases | None", Field(exclude_if=lambda value: value is None)] = None
     """Where a stage's time decides, two cases that prove more: the lesser of their bounds holds."""
     protocols: dict[str, int] = Field(default_factory=dict, exclude_if=lambda value: not value)

@@ -133,7 +133,7 @@ class Pipeline:
 
     @property
     def _search_limits(self) -> SearchLimits:
-        return self.limits if self.steps.proves else replace(self.limits, branch_nodes=0)
+        return self.limits if self.steps.proves else replace(self.limits, branch_nodes=0, pattern_work=0.0)
 
     def finished(self, searched: Searched, longest_s: float = math.inf) -> Searched:
         """What is made of the outcome of a search; a step of at most `longest_s` stays one."""

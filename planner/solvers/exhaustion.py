@@ -64,7 +64,14 @@ class ExhaustiveSearch:
             if proven <= incumbent.bound.seconds:
                 return
             incumbent.raise_to(
-                replace(incumbent.bound, seconds=proven, packing=None, tree=None, exhaustive_search_s=threshold)
+                replace(
+                    incumbent.bound,
+                    seconds=proven,
+                    packing=None,
+                    tree=None,
+                    patterns=None,
+                    exhaustive_search_s=threshold,
+                )
             )
 
     def whatever_fits(self) -> ExhaustiveResult | None:

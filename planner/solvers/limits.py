@@ -24,6 +24,8 @@ class SearchLimits:
     """Seconds that time is measured in: those of the wall, or of the process."""
     branch_nodes: int = 400
     """That branching looks at, at most; fewer where the problem is large."""
+    pattern_work: float = 8e9
+    """Cells of bundles that pricing of rank patterns may look at for each pass of the local search."""
     useful_bound_s: float = math.inf
     """Branching does not raise the bound above this: placements that the problem leaves out take no more."""
 

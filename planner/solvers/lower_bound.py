@@ -7,11 +7,14 @@ block that alone takes longer, which tightens the relaxation.
 from dataclasses import replace
 
 from planner.certificates.multipliers import Bound
+from planner.certificates.rank_patterns import has_rank_patterns
 from planner.problem.load_state import load_state
 from planner.solvers.bound.branching import BranchAndBound, StopRule
 from planner.solvers.bound.cutting_planes import FluidSolution, solve_relaxation
 from planner.solvers.bound.dual_feasible_cuts import strengthen
 from planner.solvers.bound.fluid import Fluid
+from planner.solvers.bound.pattern_branching import PatternBranching
+from planner.solvers.bound.pattern_prices import Work
 from planner.solvers.bound.stage_cases import WORTHWHILE, Case, StageCaseSearch
 from planner.solvers.bound.threshold import least_of_stages, tighten
 from planner.solvers.exhaustion import ExhaustiveSearch
@@ -70,6 +73,8 @@ class BoundRaiser:
         self._tightened_s: float | None = None
         self._is_strengthened = False
         self._cases: StageCaseSearch | None = None
+        self._patterns: PatternBranching | None = None
+        self._pattern_work = 0.0
         self._branches: BranchAndBound | None = None
         self._branched: tuple[float, int, float] | None = None
 
@@ -91,6 +96,7 @@ class BoundRaiser:
             self.strengthen()
             self.divide()
             self._exhaustive_search.below_best()
+            self.price_patterns(passes)
             self.branch(passes)
             self._exhaustive_search.below_best()
 
@@ -130,6 +136,23 @@ class BoundRaiser:
         incumbent.raise_to(self._cases.whole.proven())
         return self._cases.weakest() if incumbent.bound.seconds > before_s * (1 + WORTHWHILE) else None
 
+    def price_patterns(self, passes: int) -> None:
+        """Raise the bound by prices of rank patterns, where it is loose and ranks hold few tables; anew where a pass of
+        the local search allows more work."""
+        problem, incumbent, limits = self._fluid.problem, self._incumbent, self._limits
+        if not self._is_small or problem.tables > FEW_SHARDS * problem.world or incumbent.best is None:
+            return
+        if incumbent.is_within(LOOSE) or incumbent.is_done() or incumbent.bound.seconds >= limits.useful_bound_s:
+            return
+        work = Work(limits.pattern_work * passes - self._pattern_work)
+        if work.left <= 0 or not has_rank_patterns(problem):
+            return
+        if self._patterns is None:
+            self._patterns = PatternBranching(self._fluid, incumbent.bound)
+        self._pattern_work += work.left
+        incumbent.raise_to(self._patterns.run(incumbent.best_s, work, incumbent.clock))
+        self._pattern_work -= work.left
+
     def branch(self, passes: int) -> None:
         """Raise the bound by branching, where the problem is small enough; that may find a better plan, too."""
         problem, incumbent, limits = self._fluid.problem, self._incumbent, self._limits
@@ -155,6 +178,7 @@ class BoundRaiser:
                 packing=None,
                 tree=branching.tree,
                 exhaustive_search_s=None,
+                patterns=None,
                 stage_cases=None,
             )
         )

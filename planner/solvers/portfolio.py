@@ -181,7 +181,7 @@ class Portfolio:
         if key not in self._known:
             assert self._search is not None
             inner = [(other & mask)[blocks] for other in self._masks]
-            limits = self._limits.left_of(self._search.incumbent.clock)
+            limits = replace(self._limits.left_of(self._search.incumbent.clock), pattern_work=0.0)
             problem = with_blocks(self._whole, blocks)
             inner = [other for other in inner if _holds_every_table(problem, other)]
             self._known[key] = Portfolio(problem, inner, limits, lambda *_: None, self._number[blocks], self._known)

@@ -26,7 +26,8 @@ from planner.formulation.options import Options, build_problem, enumerate_option
 from planner.formulation.policy import Policy, rank_ranges
 from planner.problem.arrays import Problem
 from planner.problem.numbers import Ints
-from planner.verification.proof import faults_of, memory_multipliers, read_proof
+from planner.verification.proof import faults_of, read_proof
+from planner.verification.proof_places import memory_multipliers
 from topologies.units import format_bytes
 
 _BLAMED = 5

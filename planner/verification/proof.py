@@ -30,7 +30,6 @@ from planner.certificates.multipliers import Bound, Multipliers, PackingProof, P
 from planner.certificates.tilings import option_tilings
 from planner.document.certificates import (
     FunctionMultiplier,
-    MemoryMultiplier,
     Proof,
     ProofCases,
     ProofPacking,
@@ -43,6 +42,8 @@ from planner.problem.numbers import Bools, Floats
 from planner.problem.rounding import ROUNDING
 from planner.problem.stage_limits import divided
 from planner.verification.proof_nodes import read_tree, written_tree
+from planner.verification.proof_patterns import patterns_bound_s, written_patterns
+from planner.verification.proof_places import memory_multipliers, places_of
 
 MOST_CASES = 50
 """Cases within cases that a proof may have."""
@@ -66,6 +67,7 @@ def write_proof(model: CostModel, problem: Problem, bound: Bound, elsewhere: Seq
         packing=None if bound.packing is None else _written_packing(model, problem, bound.packing),
         branching=branching,
         exhaustive_search_s=bound.exhaustive_search_s,
+        patterns=None if bound.patterns is None else written_patterns(model, problem, bound.patterns),
         stage_cases=None if bound.stage_cases is None else _written_cases(model, problem, bound.stage_cases),
         protocols=_written_protocols(model),
         at_other_protocols=tuple(write_proof(model.at_protocols(at.protocols), problem, at.bound) for at in others),
@@ -74,7 +76,7 @@ def write_proof(model: CostModel, problem: Problem, bound: Bound, elsewhere: Seq
 
 def _follows(other: Bound, bound: Bound) -> bool:
     """Whether a bound at other protocols is what the multipliers of the one at a proof's own prove there."""
-    proves_more = (other.packing, other.tree, other.exhaustive_search_s) != (None, None, None)
+    proves_more = (other.packing, other.tree, other.patterns, other.exhaustive_search_s) != (None, None, None, None)
     same_blocks = other.threshold_s in (None, bound.threshold_s)
     return other.multipliers is bound.multipliers and same_blocks and not proves_more
 
@@ -122,7 +124,7 @@ def _resource_weights(model: CostModel, problem: Problem, value: Floats) -> tupl
     instances, shared = instances_of_columns(problem)
     weights = []
     for c, column in enumerate(model.columns):
-        for d, (group, ranks) in enumerate(_places(model, problem)):
+        for d, (group, ranks) in enumerate(places_of(model, problem)):
             share = float(value[d, c] * instances[d, c])
             if share > 0 and not (shared[c] and d):
                 name = None if shared[c] else group
@@ -131,29 +133,9 @@ def _resource_weights(model: CostModel, problem: Problem, value: Floats) -> tupl
     return tuple(weights)
 
 
-def memory_multipliers(model: CostModel, problem: Problem, byte: Floats) -> tuple[MemoryMultiplier, ...]:
-    """The multipliers [D, M] that are not 0, in the document's words."""
-    return tuple(
-        MemoryMultiplier(tier=tier, group=group, seconds_per_byte=float(byte[d, m]), ranks=ranks)
-        for m, tier in enumerate(model.memories)
-        for d, (group, ranks) in enumerate(_places(model, problem))
-        if byte[d, m] > 0
-    )
-
-
-def _places(model: CostModel, problem: Problem) -> list[tuple[str, tuple[int, ...] | None]]:
-    """[D] node group and confined ranks of each district; None for all ranks of the group that tables may use."""
-    groups = [group.name for group in model.topology.nodes]
-    capacity_regions = problem.capacity_regions
-    return [
-        (groups[kind], None if d < problem.kinds else tuple(np.flatnonzero(capacity_regions.ranks[d]).tolist()))
-        for d, kind in enumerate(capacity_regions.kind.tolist())
-    ]
-
-
 def faults_of(proof: Proof, model: CostModel, problem: Problem) -> Iterator[str]:
     """What makes the multipliers no proof at all, whatever they sum up to."""
-    places: set[tuple[str | None, tuple[int, ...] | None]] = set(_places(model, problem))
+    places: set[tuple[str | None, tuple[int, ...] | None]] = set(places_of(model, problem))
     columns = {(model.stages[column.stage], str(column.resource)): c for c, column in enumerate(model.columns)}
     _, shared = instances_of_columns(problem)
     for weight in proof.weights:
@@ -229,6 +211,8 @@ def recomputed_bound_s(proof: Proof, model: CostModel, problem: Problem) -> floa
     if proof.branching is not None:
         tree = read_tree(proof.branching, model, problem)
         simple = max(simple, tree_bound_s(problem, tree, least_stage_s(problem, multipliers)))
+    if proof.patterns is not None:
+        simple = max(simple, patterns_bound_s(proof.patterns))
     if proof.exhaustive_search_s is not None:
         simple = max(simple, proven_s(proof.exhaustive_search_s))
     if proof.stage_cases is not None:
@@ -252,7 +236,13 @@ def faults_of_cases(proof: Proof, model: CostModel, problem: Problem, depth: int
         yield f"cases of {at}: of no such stage or time, or too many"
         return
     for each, part in _cases(proof, model, problem):
-        if each.branching or each.protocols or each.at_other_protocols or each.exhaustive_search_s is not None:
+        if (
+            each.branching
+            or each.patterns
+            or each.protocols
+            or each.at_other_protocols
+            or each.exhaustive_search_s is not None
+        ):
             yield f"a case of {proof.stage_cases.stage}: is proven by what proves nothing of a case"
         faults = [*faults_of(each, model, part), *faults_of_packing(each, model, part)]
         yield from faults or faults_of_cases(each, model, part, depth + 1)
@@ -304,7 +294,7 @@ def faults_of_branching(proof: Proof, model: CostModel, problem: Problem) -> Ite
 
 def _multipliers(proof: Proof, model: CostModel, problem: Problem) -> Multipliers:
     """The multipliers of a proof without faults."""
-    places = _places(model, problem)
+    places = places_of(model, problem)
     instances, _ = instances_of_columns(problem)
     index = {(model.stages[column.stage], str(column.resource)): c for c, column in enumerate(model.columns)}
     weight = np.zeros_like(instances)

@@ -19,6 +19,7 @@ from planner.verification.proof import (
     multipliers_bound_s,
     recomputed_bound_s,
 )
+from planner.verification.proof_patterns import faults_of_patterns
 
 
 def at_protocols_of(proof: Proof, formulation: Formulation) -> Formulation:
@@ -54,6 +55,7 @@ def _faults_of(proof: Proof, at: Formulation) -> Iterator[str]:
         return
     yield from faults_of_cases(proof, at.model, at.problem)
     yield from faults_of_branching(proof, at.model, at.problem)
+    yield from faults_of_patterns(proof.patterns, at.model, at.problem)
     yield from faults_of_exhaustive_search(proof, at.model, at.problem)
 
 

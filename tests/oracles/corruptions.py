@@ -23,9 +23,12 @@ from planner.document.plan import Plan, read_plan
 from planner.document.planned import planned_inputs
 from planner.formulation.policy import Policy
 from planner.formulation.question import Question, narrowed_policy
-from planner.solvers.bound.cutting_planes import solve_relaxation
+from planner.solvers.bound.cutting_planes import FluidSolution, solve_relaxation
 from planner.solvers.bound.fluid import Fluid
+from planner.solvers.bound.pattern_branching import PatternBranching
+from planner.solvers.bound.pattern_prices import Work
 from planner.solvers.bound.stage_cases import StageCaseSearch
+from planner.solvers.limits import Clock, SearchLimits
 from planner.verification.proof import write_proof
 from planner.verification.unchecked import INPUTS, unchecked
 from planner.verification.verify import verify
@@ -106,7 +109,7 @@ def bases() -> list[Base]:
         "confined": plan(two, workload(like), policy=_confined()),
         "trial": plan(single, workload(packs, global_batch=64), tiers=["hbm"], shardings=["table_wise"]),
     }
-    return [*(Base(name, each.to_json()) for name, each in found.items()), divided(), *_followed()]
+    return [*(Base(name, each.to_json()) for name, each in found.items()), divided(), priced(), *_followed()]
 
 
 def _policy() -> Policy:
@@ -123,23 +126,50 @@ def divided() -> Base:
     tables = [{"rows": 100_000 + i, "dim": 64, "pooling_factor": 20 + 3 * i} for i in range(3)]
     inputs = topology(node_group("a", nodes=2, ranks=2, hbm_bytes=40e9)), workload(tables)
     terms = {"cost_model": "torchrec", "tiers": ["hbm"], "shardings": ["table_wise", "column_wise"]}
+
+    def raised(fluid: Fluid, relaxed: FluidSolution, step_s: float) -> Bound:
+        search = StageCaseSearch(fluid, relaxed, Bound(relaxed.bound_s, relaxed.multipliers, None))
+        search.run(2 * step_s, 2 * relaxed.stage_seconds, 6)
+        bound = search.whole.proven()
+        assert bound.seconds > 1.2 * relaxed.bound_s
+        return bound
+
+    return Base("divided", _with_bound(inputs, terms, raised).to_json())
+
+
+def priced() -> Base:
+    """A plan whose bound is proven by prices of rank patterns, case by case."""
+    tables = [{"rows": 100_000 + i, "dim": 64, "pooling_factor": 5 + i} for i in range(6)]
+    inputs = topology(node_group("a", nodes=4, ranks=2, hbm_bytes=40e9)), workload(tables)
+    shardings = ["table_wise", "column_wise", "data_parallel", "row_wise", "table_row_wise"]
+    terms = {"cost_model": "torchrec", "tiers": ["hbm"], "shardings": shardings}
+
+    def raised(fluid: Fluid, relaxed: FluidSolution, step_s: float) -> Bound:
+        search = PatternBranching(fluid, Bound(relaxed.bound_s, relaxed.multipliers, None))
+        bound = search.run(step_s, Work(2e8), Clock(SearchLimits()))
+        assert bound.patterns is not None
+        assert len(bound.patterns.cases) > 1
+        return bound
+
+    return Base("priced", _with_bound(inputs, terms, raised).to_json())
+
+
+def _with_bound(
+    inputs: tuple[Topology, Workload],
+    terms: dict[str, Any],
+    raised: Callable[[Fluid, FluidSolution, float], Bound],
+) -> Plan:
+    """A plan whose bound is raised from the relaxation's in one way."""
     found = plan(*inputs, effort=0, **terms)
-    asked = Question.asked(*inputs, narrowed_policy(None, terms["tiers"], terms["shardings"]), "torchrec")
-    formulation = asked.formulation()
-    problem, objective = formulation.problem, found.objective
-    fluid = Fluid(problem)
-    relaxed = solve_relaxation(fluid)
-    search = StageCaseSearch(fluid, relaxed, Bound(relaxed.bound_s, relaxed.multipliers, None))
+    asked = Question.asked(*inputs, narrowed_policy(None, terms["tiers"], terms["shardings"]), terms["cost_model"])
+    formulation, objective = asked.formulation(), found.objective
+    fluid = Fluid(formulation.problem)
     assert objective is not None
-    search.run(2 * objective.step_s, 2 * relaxed.stage_seconds, 6)
-    bound = search.whole.proven()
-    assert bound.seconds > 1.2 * relaxed.bound_s
+    bound = raised(fluid, solve_relaxation(fluid), objective.step_s)
     gap = objective.step_s / bound.seconds - 1
     objective = objective.model_copy(update={"lower_bound_s": bound.seconds, "gap": gap})
-    proof = write_proof(formulation.model, problem, bound)
-    return Base(
-        "divided", found.model_copy(update={"proof": proof, "objective": objective, "status": "feasible"}).to_json()
-    )
+    proof = write_proof(formulation.model, formulation.problem, bound)
+    return found.model_copy(update={"proof": proof, "objective": objective, "status": "feasible"})
 
 
 def _followed() -> Iterator[Base]:

@@ -1,0 +1,159 @@
+"""Prices that refute a case of rank patterns, by column generation (Gilmore & Gomory, Oper. Res. 9, 1961).
+
+Columns are priced between the best prices known and the master's dual values, which wander (Wentges, Int. Trans. Oper.
+Res. 4, 1997). Prices at any iteration prove something (Farley, Oper. Res. 38, 1990), so that it ends as soon as they
+refute the case, or the columns so far need no more nodes than there are.
+"""
+
+import math
+from collections import Counter
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from planner.certificates.pattern_trees import PatternPrices
+from planner.certificates.rank_patterns import Knapsack, PatternCase, WholeCuts
+from planner.problem.numbers import Floats
+from planner.problem.rounding import COARSE_ROUNDING
+from planner.solvers.bound.pattern_master import MasterSolution, PatternMaster
+from planner.solvers.limits import Clock
+
+SMOOTHING = 0.5
+"""Weight of the best prices known where columns are priced."""
+LEAST_SMOOTHING = 0.1
+"""Below it, halved each time that nothing new is found, columns are priced at the dual values."""
+AT_ONCE = 20
+"""Contents of nodes, and levels of ranks, that are added at once."""
+DIGITS = 7
+"""Decimals of prices, as shares of what a node is worth."""
+PRICINGS = 400
+"""Of one case at most."""
+FIRST_MASTER = 2
+"""Pricings that take as long as the making of a master with the columns of another one."""
+MASTER_WORK = 4_000
+"""What a row of the master takes at each pricing, in cells of a bundle: measured on few tables and many ranks."""
+
+
+@dataclass
+class Work:
+    """Cells of bundles that may be looked at, in all."""
+
+    left: float
+
+    def spend(self, case: PatternCase, pricings: int = 1) -> None:
+        """Count pricings of a case."""
+        bundles = len(case.on_rank.table) + len(case.on_node.table)
+        self.left -= pricings * (bundles * case.rules.cells + MASTER_WORK * int(case.usable.sum()))
+
+
+@dataclass
+class PriceSearch:
+    """The column generation of one case."""
+
+    case: PatternCase
+    work: Work
+    clock: Clock
+    best: PatternPrices
+    """What proves most so far; of a node worth 1."""
+    best_nodes: float = -np.inf
+    """Nodes that any plan needs, as far as it is proven."""
+    master: PatternMaster = field(init=False)
+    _solution: MasterSolution | None = None
+
+    def __post_init__(self) -> None:
+        self.master = PatternMaster(self.case)
+        self.master.add_node({})
+
+    def run(self) -> PatternPrices | None:
+        """Return prices that refute the case; None where none are found."""
+        nodes, query, smoothing = self.case.rules.nodes, self.best, SMOOTHING
+        self.work.spend(self.case, FIRST_MASTER)
+        for _ in range(PRICINGS):
+            is_new = self._price(query)
+            if self.best_nodes > nodes * (1 + COARSE_ROUNDING):
+                rounded = self._in_seconds()
+                if self.case.is_refuted(rounded.blocks, rounded.byte):
+                    return rounded
+            if self.work.left <= 0 or self.clock.is_over():
+                break
+            if is_new or self._solution is None:
+                self._solution, smoothing = self.master.solve(), SMOOTHING
+            elif smoothing:
+                smoothing = smoothing / 2 if smoothing > LEAST_SMOOTHING else 0.0
+            else:
+                break
+            if self._solution is None or self._solution.nodes <= nodes * (1 + COARSE_ROUNDING):
+                break
+            query = _mean(self.best, self._solution.prices, smoothing)
+        return None
+
+    def _in_seconds(self) -> PatternPrices:
+        """The best prices, where a node is worth its ranks' seconds."""
+        node_s = self.case.rules.ranks * self.case.rules.threshold_s
+        unit_s = 10.0 ** (math.floor(math.log10(node_s)) - DIGITS)
+        blocks = np.where(self.case.usable, np.round(self.best.blocks * node_s / unit_s), 0.0)
+        digits = DIGITS - math.floor(math.log10(node_s))
+        return PatternPrices(self.case.rules.threshold_s, np.round(blocks * unit_s, digits), self.best.byte * node_s)
+
+    def _price(self, query: PatternPrices) -> bool:
+        """Take what prices prove, and add the columns that they find; whether there are new ones."""
+        case, ranks = self.case, self.case.rules.ranks
+        self.work.spend(case)
+        options, cuts = case.cheapest(case.values(query.blocks, query.byte))
+        least = case.least_value(options, query.byte)
+        if least == math.inf:
+            self.best_nodes, self.best = least, query
+            return False
+        on_rank, on_node = (case.dearest(each, query.blocks) for each in (case.on_rank, case.on_node))
+        filled = on_node.best + ranks * on_rank.best[::-1]
+        value = float(filled.max())
+        if value > 0 and least / value > self.best_nodes:
+            self.best_nodes = least / value
+            self.best = PatternPrices(query.threshold_s, query.blocks / value, query.byte / value)
+        is_new = self._add_patterns(on_rank, on_node, filled)
+        return self._add_options(options, cuts) or is_new
+
+    def _add_patterns(self, on_rank: Knapsack, on_node: Knapsack, filled: Floats) -> bool:
+        room, is_new = self.case.room, False
+        fuller = np.flatnonzero(np.diff(on_node.best, prepend=-1.0) > 0)
+        dearest = fuller[np.argsort(-filled[fuller], kind="stable")][:AT_ONCE].tolist()
+        levels = set()
+        for cells in dearest:
+            level = self.master.add_node(on_node.content(cells))
+            if level is not None:
+                levels.add(level)
+        is_new = bool(levels)
+        if self._solution is not None:
+            gains = {level: on_rank.best[room - level] - worth for level, worth in self._solution.of_level.items()}
+            dearest = sorted(gains, key=lambda level: (-gains[level], level))[:AT_ONCE]
+            levels.update(level for level in dearest if gains[level] > COARSE_ROUNDING)
+        for level in sorted(levels):
+            is_new |= self.master.add_rank(on_rank.content(room - level), level)
+        return is_new
+
+    def _add_options(self, options: Floats, cuts: list[WholeCuts]) -> bool:
+        """Add each table's cheapest option, and all others that cost less than the table does in the master."""
+        problem, is_new = self.case.rules.problem, False
+        start = problem.option_start
+        cheapest = np.minimum.reduceat(options, start[:-1])
+        costs = cheapest if self._solution is None else np.maximum(cheapest, self._solution.of_table - COARSE_ROUNDING)
+        for option in np.flatnonzero(options <= costs[problem.option_table]).tolist():
+            is_new |= self.master.add_option(option, self._content(option, cuts))
+        return is_new
+
+    def _content(self, option: int, cuts: list[WholeCuts]) -> Counter[int]:
+        """The blocks of an option, of a splittable one in its cheapest tiling."""
+        problem = self.case.rules.problem
+        units = int(problem.option_units[option])
+        if units:
+            return Counter(next(each for each in cuts if each.width.shape[1] == units + 1).content(option))
+        types = range(int(problem.block_start[option]), int(problem.block_start[option + 1]))
+        return Counter({block: int(problem.block_count[block]) for block in types})
+
+
+def _mean(best: PatternPrices, other: PatternPrices, weight: float) -> PatternPrices:
+    return PatternPrices(
+        best.threshold_s,
+        weight * best.blocks + (1 - weight) * other.blocks,
+        weight * best.byte + (1 - weight) * other.byte,
+    )
