@@ -1,8 +1,10 @@
 """Time and memory of the dense part on one rank."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from cost_models.arithmetic import ProductRate
 from cost_models.dense_size import (
     FORWARD_FLOPS_PER_MAC,
     TRAINING_FLOPS_PER_MAC,
@@ -10,6 +12,7 @@ from cost_models.dense_size import (
     dense_parts,
     rank_parameters,
 )
+from cost_models.kinds import RankKind
 from cost_models.workload.dense_part import COMPUTE_DTYPE_BYTES
 from cost_models.workload.formats import wire_bytes, written_bytes
 from cost_models.workload.models import Workload
@@ -40,23 +43,41 @@ class DensePass:
         return self.bottom_forward_s + self.bottom_backward_s + self.rest_s
 
 
-def dense_seconds(
-    workload: Workload, samples: float, flops_per_s: float, hbm_bytes_per_s: float, passes: float, tile: int
-) -> DensePass:
-    """Compute time of one rank's samples: matrix products, `tile` columns at once, and activations `passes` times
-    through HBM."""
+def product_seconds(rates: Sequence[ProductRate], m: float, n: float, k: float) -> float:
+    """Time of a product of matrices [m, k] and [k, n]. It grows with each of the three sizes."""
+    return max(
+        FORWARD_FLOPS_PER_MAC * (m + rate.edge) * (n + rate.edge) * (k + rate.inner_edge) / rate.flops_per_s
+        for rate in rates
+    )
+
+
+def layers_seconds(rates: Sequence[ProductRate], size: DenseSize, samples: float, *, forward_only: bool) -> float:
+    """Matrix products of all layers, and products within samples at the full rate: forward, and in training the
+    gradients of each layer's inputs and of its weights."""
+    flops = (FORWARD_FLOPS_PER_MAC if forward_only else TRAINING_FLOPS_PER_MAC) * size.macs_within_samples * samples
+    seconds = flops / min(rate.flops_per_s for rate in rates)
+    for of in size.products:
+        rows = samples * of.rows
+        passes = [(rows, of.outputs, of.inputs)]
+        if not forward_only:
+            passes += [(rows, of.inputs, of.outputs), (of.inputs, of.outputs, rows)]
+        seconds += of.count * sum(product_seconds(rates, *sizes) for sizes in passes)
+    return seconds
+
+
+def dense_seconds(workload: Workload, samples: float, kind: RankKind, passes: float) -> DensePass:
+    """Compute time of one rank's samples: matrix products, and activations `passes` times through HBM."""
     training = workload.mode == "training"
 
     def seconds(size: DenseSize, *, forward_only: bool) -> float:
-        flops = (FORWARD_FLOPS_PER_MAC if forward_only else TRAINING_FLOPS_PER_MAC) * size.tile_macs * samples
         crossings = passes * FORWARD_SHARE_OF_TRAFFIC if forward_only else passes
         moved = size.activation_elements * COMPUTE_DTYPE_BYTES[workload.dense.dtype] * samples * crossings
-        return flops / flops_per_s + moved / hbm_bytes_per_s
+        return layers_seconds(kind.products, size, samples, forward_only=forward_only) + moved / kind.hbm_bytes_per_s
 
     def backward_seconds(size: DenseSize) -> float:
         return seconds(size, forward_only=False) - seconds(size, forward_only=True) if training else 0.0
 
-    parts = dense_parts(workload, tile)
+    parts = dense_parts(workload)
     bottom, last = parts.pop("bottom_mlp", DenseSize()), parts.get("top_mlp", DenseSize())
     rest = sum(parts.values(), DenseSize())
     buckets = max(math.ceil(last.parameters * wire_bytes(workload.dense.gradient_format) / BUCKET_BYTES), 1)

@@ -17,6 +17,22 @@ TRAINING_FLOPS_PER_MAC = 6
 PartName = Literal["bottom_mlp", "interaction", "top_mlp"]
 
 
+TOTALS_COLUMNS = 1024
+"""Assumed width of the layers of a dense part that is given by its totals: Neo's models have 560, 826 and 3,994 columns
+(MAD-Max, arXiv:2310.02784)."""
+
+
+@dataclass(frozen=True)
+class LayerProduct:
+    """The matrix product of a layer with weights: `rows` of a sample x `inputs` by `inputs` x `outputs`."""
+
+    inputs: float
+    outputs: float
+    rows: float = 1.0
+    count: float = 1.0
+    """How many such layers there are."""
+
+
 @dataclass(frozen=True)
 class DenseSize:
     """The size of one sample's forward pass, and of the parameters."""
@@ -25,8 +41,10 @@ class DenseSize:
     parameters: int = 0
     activation_elements: float = 0
     """Inputs and outputs of all layers; 0 when the workload gives totals only."""
-    tile_macs: float = 0
-    """Multiply-accumulates with every layer's columns filled up to whole tiles of matrix products."""
+    products: tuple[LayerProduct, ...] = ()
+    """Those with weights."""
+    macs_within_samples: float = 0
+    """Multiply-accumulates of the others, of which both matrices come from the sample."""
 
     @property
     def training_flops(self) -> float:
@@ -38,7 +56,8 @@ class DenseSize:
             self.macs + other.macs,
             self.parameters + other.parameters,
             self.activation_elements + other.activation_elements,
-            self.tile_macs + other.tile_macs,
+            self.products + other.products,
+            self.macs_within_samples + other.macs_within_samples,
         )
 
 
@@ -51,18 +70,18 @@ def dense_size(workload: Workload) -> DenseSize:
     return sum(dense_parts(workload).values(), DenseSize())
 
 
-def dense_parts(workload: Workload, tile: int = 1) -> dict[PartName, DenseSize]:
+def dense_parts(workload: Workload) -> dict[PartName, DenseSize]:
     """Sizes part by part, in the order of the forward pass: of layers that need no vectors, of those that meet them,
-    and of the linear layers at the end; totals that are given count as the last. Matrix products compute `tile` columns
-    at once."""
+    and of the linear layers at the end; totals that are given count as the last."""
     dense = workload.dense
     if dense.macs_per_sample is not None:
-        return {"top_mlp": DenseSize(dense.macs_per_sample, dense.parameters or 0, 0, dense.macs_per_sample)}
+        layers = LayerProduct(TOTALS_COLUMNS, TOTALS_COLUMNS, count=dense.macs_per_sample / TOTALS_COLUMNS**2)
+        return {"top_mlp": DenseSize(dense.macs_per_sample, dense.parameters or 0, 0, (layers,))}
     if not workload.layers:
         return {}
     sizes: dict[PartName, DenseSize] = {"bottom_mlp": DenseSize(), "interaction": DenseSize(), "top_mlp": DenseSize()}
     for layer, part in zip(workload.layers, _parts(workload.layers), strict=True):
-        sizes[part] += layer_size(layer, tile)
+        sizes[part] += layer_size(layer)
     return sizes
 
 
@@ -76,28 +95,30 @@ def _parts(layers: Sequence[SizedLayer]) -> list[PartName]:
     return met + top
 
 
-def layer_size(layer: SizedLayer, tile: int = 1) -> DenseSize:
+def layer_size(layer: SizedLayer) -> DenseSize:
     """The size of one layer."""
-    return DenseSize(layer.macs, layer.parameters, layer.activation_elements, layer.tile_macs(tile))
+    products = tuple(LayerProduct(each.inner, each.columns, each.rows) for each in layer.products if each.has_weights)
+    within = sum(each.macs for each in layer.products if not each.has_weights)
+    return DenseSize(layer.macs, layer.parameters, layer.activation_elements, products, within)
 
 
-def tower_sizes(workload: Workload, tile: int = 1) -> tuple[DenseSize, ...]:
+def tower_sizes(workload: Workload) -> tuple[DenseSize, ...]:
     """Sizes of the module of each tower; none without modules.
 
     DMT-DCN (arXiv:2403.00877, table 4): one cross layer of rank 512 over the joined vectors of the tower and a linear
     layer to 128 numbers give the published FLOPs of 2, 4, 8 and 16 towers within 0.7 %.
     """
-    return tuple(_module(workload.towers, tower, tile) for tower in workload.tower_modules if workload.towers)
+    return tuple(_module(workload.towers, tower) for tower in workload.tower_modules if workload.towers)
 
 
-def _module(towers: Towers, tower: Tower, tile: int) -> DenseSize:
+def _module(towers: Towers, tower: Tower) -> DenseSize:
     if towers.module == "mlp":
-        return _layers(itertools.pairwise((tower.columns, *towers.sizes)), tile)
-    linear = _layers([(tower.columns, tower.outputs)], tile)
+        return _layers(itertools.pairwise((tower.columns, *towers.sizes)))
+    linear = _layers([(tower.columns, tower.outputs)])
     if towers.module == "linear":
         return linear
     products = DenseSize(0, 0, 2 * tower.columns * towers.dcn_layers)
-    return _layers(_cross_layers(tower.columns, towers.dcn_low_rank, towers.dcn_layers), tile) + products + linear
+    return _layers(_cross_layers(tower.columns, towers.dcn_low_rank, towers.dcn_layers)) + products + linear
 
 
 def macs_per_sample(workload: Workload) -> float:
@@ -115,6 +136,6 @@ def _cross_layers(width: int, rank: int, count: int) -> Iterator[tuple[int, int]
         yield from ((width, rank), (rank, width))
 
 
-def _layers(widths: Iterable[tuple[int, int]], tile: int) -> DenseSize:
-    sizes = (DenseSize(i * o, i * o + o, i + o, i * -(-o // tile) * tile) for i, o in widths)
+def _layers(widths: Iterable[tuple[int, int]]) -> DenseSize:
+    sizes = (DenseSize(i * o, i * o + o, i + o, (LayerProduct(i, o),)) for i, o in widths)
     return sum(sizes, DenseSize())

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from cost_models.arithmetic import achieved_flops
+from cost_models.arithmetic import ProductRate, product_rates
 from cost_models.between_domains import NOTHING, BetweenDomains, between_domains
 from cost_models.coefficients import (
     Coefficient,
@@ -95,8 +95,8 @@ class RankKind:
     """Time of a piece of such a vector beyond its bytes."""
     hbm_bytes_per_s: float
     """Peak, for streaming traffic."""
-    flops_per_s: float
-    """Achieved, in the workload's dense data type."""
+    products: tuple[ProductRate, ...]
+    """Rates of matrix products in the workload's dense data type, of which the slowest holds."""
     exchange_protocols: tuple[Protocol, ...]
     """Those of an all-to-all over the rank's port into its domain (or its PCIe link where there is no scale-up
     fabric), of which the fastest is taken: each waits longer than the one before, and has a higher rate."""
@@ -263,7 +263,7 @@ def _kind(topology: Topology, group: NodeGroup, workload: Workload, world: RankG
         regroup_s=1 / device.regroup_bytes_per_s.value if device.regroup_bytes_per_s else 0.0,
         regroup_piece_s=_or(device.regroup_piece_s, 0.0),
         hbm_bytes_per_s=_or(device.stream_bytes_per_s, hbm.bandwidth * device.activation_efficiency.value),
-        flops_per_s=achieved_flops(group, workload, device),
+        products=product_rates(group, workload, device),
         exchange_protocols=_protocols("all_to_all", group, domain, _rate(link, port, link.all_to_all_efficiency.value)),
         reduction_protocols=all_reduce,
         sums_slowdown=_sums_slowdown(group, domain, workload, world.size),

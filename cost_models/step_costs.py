@@ -270,8 +270,7 @@ class StepCosts(CostModel):
 
     def _dense_seconds(self, kind: RankKind, passes: float) -> DensePass:
         """Those of the dense part on a kind of rank, with activations `passes` times through device memory."""
-        rates, tile = (kind.flops_per_s, kind.hbm_bytes_per_s), self.coefficients.software.tile_columns
-        return dense_seconds(self.workload, self.batching.samples_per_rank, *rates, passes, tile)
+        return dense_seconds(self.workload, self.batching.samples_per_rank, kind, passes)
 
     def activation_seconds(self) -> float:
         """Seconds of the stage `dense` in which activations cross device memory, on the slowest kind of rank."""

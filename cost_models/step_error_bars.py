@@ -259,11 +259,13 @@ class _StageErrors:
         """Matrix products, and activations through device memory."""
         model, kind = self._model, self._model.kinds[self._kind]
         samples = model.batching.samples_per_rank
-        flops = dense_seconds(
-            model.workload, samples, kind.flops_per_s, kind.hbm_bytes_per_s, 0.0, self._software.tile_columns
-        ).total_s
+        flops = dense_seconds(model.workload, samples, kind, 0.0).total_s
+        plain = replace(kind, products=tuple(replace(rate, edge=0.0, inner_edge=0.0) for rate in kind.products))
+        edges_s = flops - dense_seconds(model.workload, samples, plain, 0.0).total_s
         in_fp32 = model.workload.dense.dtype == "fp32"
         yield self._of("device", "fp32_utilization" if in_fp32 else "flop_utilization", min(flops, seconds), {})
+        if edges_s:
+            yield self._of("device", "product_edge", min(edges_s, seconds), {})
         if seconds > flops:
             yield self._of("device", "activation_efficiency", seconds - flops, {})
             yield self._of("software", "activation_passes", seconds - flops, {})

@@ -15,10 +15,8 @@ have no tower: their partial sums are exchanged flat, beside the peers.
 import numpy as np
 
 from cost_models.coefficients import SoftwareCoefficients
-from cost_models.dense import FORWARD_SHARE_OF_TRAFFIC
+from cost_models.dense import FORWARD_SHARE_OF_TRAFFIC, layers_seconds
 from cost_models.dense_size import (
-    FORWARD_FLOPS_PER_MAC,
-    TRAINING_FLOPS_PER_MAC,
     DenseSize,
     tower_sizes,
 )
@@ -165,15 +163,15 @@ def module_loads(
 ) -> dict[str, dict[Resource, float]]:
     """Seconds on each rank of the largest module, for the samples of the rank's peers: its layers, what it gives to the
     peers and gets back, and its gradients, which the ranks of a tower reduce."""
-    samples, sizes = batching.global_samples / kind.tower.size, tower_sizes(workload, software.tile_columns)
+    samples, sizes = batching.global_samples / kind.tower.size, tower_sizes(workload)
     training = workload.mode == "training"
 
-    def seconds(size: DenseSize, flops_per_mac: int, crossings: float) -> float:
-        moved = size.activation_elements * COMPUTE_DTYPE_BYTES[workload.dense.dtype] * crossings
-        return samples * (flops_per_mac * size.tile_macs / kind.flops_per_s + moved / kind.hbm_bytes_per_s)
+    def seconds(size: DenseSize, crossings: float, *, forward_only: bool) -> float:
+        moved = size.activation_elements * COMPUTE_DTYPE_BYTES[workload.dense.dtype] * crossings * samples
+        return layers_seconds(kind.products, size, samples, forward_only=forward_only) + moved / kind.hbm_bytes_per_s
 
     passes = software.activation_passes.value
-    forward = [seconds(size, FORWARD_FLOPS_PER_MAC, passes * FORWARD_SHARE_OF_TRAFFIC) for size in sizes]
+    forward = [seconds(size, passes * FORWARD_SHARE_OF_TRAFFIC, forward_only=True) for size in sizes]
     outputs = max(tower.outputs for tower in workload.tower_modules)
     beyond = batching.samples_per_rank * outputs * (kind.world.domains / kind.tower_domains - 1) / kind.nic_peers
     words = workload.communication
@@ -182,7 +180,7 @@ def module_loads(
         "peers": {NIC_OUT: beyond * wire_bytes(words.forward)},
     }
     if training:
-        whole = [seconds(size, TRAINING_FLOPS_PER_MAC, passes) for size in sizes]
+        whole = [seconds(size, passes, forward_only=False) for size in sizes]
         gradient = max(size.parameters for size in sizes) * wire_bytes(workload.dense.gradient_format)
         summed = all_reduce(kind.tower, gradient, in_network=kind.reduces_in_network)
         link = float(summed.port) / kind.link_all_reduce

@@ -52,6 +52,10 @@ class DeviceCoefficients(NamedCoefficients):
     """Of matrix products on matrix units."""
     fp32_utilization: Annotated[Coefficient | None, NEWER] = None
     """Of those in fp32, which the other units compute."""
+    product_edge: Coefficient
+    """Rows, and columns, that a matrix product on matrix units computes beyond its own."""
+    product_inner_edge: Coefficient
+    """Steps along its inner size that it takes beyond its own."""
     activation_efficiency: Coefficient
     pcie_efficiency: Coefficient
     ddr_efficiency: Coefficient
@@ -200,8 +204,6 @@ class SoftwareCoefficients(NamedCoefficients):
     activation_passes: Coefficient
     activation_passes_of_mode: Annotated[ModeCoefficient | None, NEWER] = None
     """The same where a mode is stated."""
-    layer_tile: Annotated[Coefficient | None, NEWER] = None
-    """Columns that a matrix product computes at once: a narrower layer takes as long as one of so many."""
     collective_latency_s: Coefficient
     allocator_overhead: Coefficient | None = None
     """Bytes that the allocator keeps reserved for each byte of tensors, beside the ids that other streams hold."""
@@ -219,11 +221,6 @@ class SoftwareCoefficients(NamedCoefficients):
     nodes only, and their gradients the same way back."""
     all_reduce_overlaps_dense: bool
     """Whether the dense gradients are reduced while the dense part still computes."""
-
-    @property
-    def tile_columns(self) -> int:
-        """`layer_tile` in whole columns; 1 where narrow layers were measured with the others."""
-        return round(self.layer_tile.value) if self.layer_tile else 1
 
 
 CoefficientSet = TypeVar(

@@ -2,11 +2,13 @@
 
 import math
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 
 from cost_models.coefficients import SoftwareCoefficients
-from cost_models.dense_size import FORWARD_FLOPS_PER_MAC, DenseSize, PartName, dense_parts, tower_sizes
+from cost_models.dense_size import FORWARD_FLOPS_PER_MAC, DenseSize, LayerProduct, PartName, dense_parts, tower_sizes
+from cost_models.kinds import RankKind
 from cost_models.shards import Floats, Ints
 from cost_models.simulator.network import SimulatedNetwork
 from cost_models.simulator.program import COMPUTE, Label, Streams, Wait
@@ -18,8 +20,13 @@ from cost_models.workload.optimizers import STATE
 BUCKET_BYTES = 25e6
 """Dense gradients that one all-reduce takes (`bucket_cap_mb` of DistributedDataParallel)."""
 MOST_BUCKETS = 16
-BACKWARD_OVER_FORWARD = 2.0
-"""The backward pass computes gradients of the inputs and of the weights, 2 FLOPs each per multiply-accumulate."""
+Pass = Literal["forward", "backward"]
+PASSES: dict[Pass, float] = {"forward": 1.0, "backward": 2.0}
+"""Multiply-accumulates over those of the forward pass: the backward pass computes gradients of the inputs and of the
+weights. Activations cross memory in the same proportion."""
+SUMMED: dict[Pass, tuple[int, ...]] = {"forward": (1,), "backward": (2, 0)}
+"""Of the samples, inputs and outputs of a layer, what each of its products sums over: inputs to outputs; outputs to the
+gradients of the inputs; samples to those of the weights."""
 ACTIVATIONS_FORWARD = 1 / 3
 """Share of the activations' traffic of a training step that its forward pass makes."""
 BEFORE_OUTPUTS: PartName = "bottom_mlp"
@@ -36,7 +43,7 @@ class DenseKernels:
         self, streams: Streams, network: SimulatedNetwork, workload: Workload, software: SoftwareCoefficients
     ) -> None:
         self._streams, self._network, self._workload, self._software = streams, network, workload, software
-        self._sizes = dense_parts(workload, software.tile_columns)
+        self._sizes = dense_parts(workload)
         modules = tower_sizes(workload)
         self.parameters = sum(size.parameters for size in self._sizes.values())
         self.parameters += max((size.parameters for size in modules), default=0)
@@ -51,7 +58,7 @@ class DenseKernels:
         """Run these parts one after the other; the first of them waits for `after`, too."""
         for number, part in enumerate(parts):
             label = Label(f"{_words(part)} forward", "dense forward", COMPUTE, step)
-            self._streams.run(label, self._forward_s(part, slow), () if number else after)
+            self._streams.run(label, self._part_s(part, "forward") * slow, () if number else after)
 
     def backward(self, parts: Sequence[PartName], step: int, slow: Floats) -> list[Bucket]:
         """Run these parts from the last to the first, bucket by bucket."""
@@ -59,31 +66,35 @@ class DenseKernels:
         for part in reversed(parts):
             gradient = self._sizes[part].parameters * wire_bytes(self._workload.dense.gradient_format)
             count = max(1, min(MOST_BUCKETS, math.ceil(gradient / BUCKET_BYTES)))
-            seconds = BACKWARD_OVER_FORWARD * self._forward_s(part, slow) / count
+            seconds = self._part_s(part, "backward") * slow / count
             label = Label(f"{_words(part)} backward", "dense backward", COMPUTE, step)
             buckets += [(self._streams.run(label, seconds), gradient / count) for _ in range(count)]
         return buckets
 
-    def _forward_s(self, part: PartName, slow: Floats) -> Floats:
-        """[W] multiply-accumulates at the device's rate, and activations through its memory."""
-        return self._layers_s(self._sizes[part], self._samples) * slow
+    def _part_s(self, part: PartName, way: Pass) -> Floats:
+        """[W] one way through a part."""
+        return self._layers_s(self._sizes[part], np.full(self._network.world, self._samples), way)
 
-    def module_s(self, slow: Floats) -> Floats:
-        """[W] the module of each rank's tower forward, for the samples of its peers."""
-        network, sizes = self._network, tower_sizes(self._workload, self._software.tile_columns)
+    def module_s(self, way: Pass) -> Floats:
+        """[W] one way through the module of each rank's tower, for the samples of its peers."""
+        network, sizes = self._network, tower_sizes(self._workload)
         tower = network.tower_of_rank
         samples: Floats = np.asarray(self._samples * network.peers.size, dtype=np.float64)
-        seconds = [self._layers_s(size, samples) for size in sizes]
-        return np.stack(seconds)[tower, np.arange(network.world)] * slow
+        seconds = [self._layers_s(size, samples, way) for size in sizes]
+        return np.stack(seconds)[tower, np.arange(network.world)]
 
-    def _layers_s(self, size: DenseSize, samples: Floats | float) -> Floats:
-        """[W] seconds of layers of this size forward."""
+    def _layers_s(self, size: DenseSize, samples: Floats, way: Pass) -> Floats:
+        """[W] seconds of layers of this size for so many samples [W]: products at the rates of the device, activations
+        through its memory."""
         network = self._network
-        flops = network.of_kind([kind.flops_per_s for kind in network.kinds])
         hbm = network.of_kind([kind.hbm_bytes_per_s for kind in network.kinds])
-        crossings = self._software.activation_passes.value * ACTIVATIONS_FORWARD
+        crossings = self._software.activation_passes.value * ACTIVATIONS_FORWARD * PASSES[way]
         moved = size.activation_elements * COMPUTE_DTYPE_BYTES[self._workload.dense.dtype] * crossings
-        return np.asarray(samples * (FORWARD_FLOPS_PER_MAC * size.tile_macs / flops + moved / hbm))
+        macs = PASSES[way] * size.macs_within_samples
+        slowest = network.of_kind([min(rate.flops_per_s for rate in kind.products) for kind in network.kinds])
+        products = np.stack([_products_s(kind, size.products, samples, way) for kind in network.kinds])
+        within_samples = samples * (FORWARD_FLOPS_PER_MAC * macs / slowest + moved / hbm)
+        return np.asarray(within_samples + products[network.kind_of_rank, np.arange(network.world)])
 
     def optimizer_s(self, slow: Floats) -> Floats:
         """[W] weights, gradients and state of the dense part read, weights, their copy and state written."""
@@ -106,6 +117,21 @@ class DenseKernels:
         """[W] the step's fixed overhead; the dense optimizer, which was measured as a part of it, has its own task."""
         optimizer_s = self.optimizer_s(slow) if self._workload.mode == "training" else 0.0
         return np.maximum(self._software.step_overhead_s.value - optimizer_s, 0.0) * np.ones(self._network.world)
+
+
+def _products_s(kind: RankKind, products: Sequence[LayerProduct], samples: Floats, way: Pass) -> Floats:
+    """[W] the matrix products of layers, one way, on a kind of rank: each sums over one of the sizes of its layer,
+    which has the inner edge of a rate; the two others have the outer one."""
+    seconds = np.zeros_like(samples)
+    for product in products:
+        sizes = np.stack(np.broadcast_arrays(samples * product.rows, product.inputs, product.outputs))  # [3, W]
+        for inner in SUMMED[way]:
+            taken = []
+            for rate in kind.products:
+                edges = np.where(np.arange(3) == inner, rate.inner_edge, rate.edge)
+                taken.append(np.prod(sizes + edges[:, None], axis=0) / rate.flops_per_s)
+            seconds += product.count * FORWARD_FLOPS_PER_MAC * np.max(taken, axis=0)
+    return seconds
 
 
 def _words(part: PartName) -> str:

@@ -15,7 +15,7 @@ from cost_models.resources import Way
 from cost_models.shards import EXTENTS, WORLD, Floats, Ints
 from cost_models.simulator.collectives import Collectives, Transfer
 from cost_models.simulator.demand import Demand
-from cost_models.simulator.dense_part import BACKWARD_OVER_FORWARD, DenseKernels
+from cost_models.simulator.dense_part import DenseKernels, Pass
 from cost_models.simulator.exchanges import Exchanges
 from cost_models.simulator.network import OUT, SimulatedNetwork
 from cost_models.simulator.process_groups import ProcessGroups
@@ -133,10 +133,10 @@ class TowerExchanges:
         """The module of each rank's tower, forward (OUT) or backward (IN); nothing without any."""
         if not self.has_modules:
             return ready
-        passes, word = (1.0, "forward") if way == OUT else (BACKWARD_OVER_FORWARD, "backward")
+        word: Pass = "forward" if way == OUT else "backward"
         kind: TaskKind = "dense forward" if way == OUT else "dense backward"
         label = Label(f"tower module {word}", kind, COMPUTE, step)
-        self._gradients_ready = self._streams.run(label, passes * self._dense.module_s(slow), [ready])
+        self._gradients_ready = self._streams.run(label, self._dense.module_s(word) * slow, [ready])
         return self._gradients_ready
 
     def reduced(self, step: int, ready: Ints | None) -> Ints:

@@ -51,10 +51,6 @@ class Product:
         """Multiply-accumulates."""
         return self.rows * self.inner * self.columns
 
-    def tile_macs(self, tile: int) -> float:
-        """The same with the columns of weights filled up to whole tiles of so many."""
-        return self.rows * self.inner * (-(-self.columns // tile) * tile if self.has_weights else self.columns)
-
     @property
     def weights(self) -> int:
         """Weights of the second matrix."""
@@ -86,10 +82,6 @@ class SizedLayer:
     def macs(self) -> float:
         """Forward multiply-accumulates."""
         return sum(product.macs for product in self.products)
-
-    def tile_macs(self, tile: int) -> float:
-        """The same with columns filled up to whole tiles."""
-        return sum(product.tile_macs(tile) for product in self.products)
 
 
 @dataclass(frozen=True)

@@ -53,5 +53,6 @@ def size_floor(topology: Topology, workload: Workload) -> SizeFloor:
 
 def _dense_seconds(kind: RankKind, workload: Workload, software: SoftwareCoefficients) -> float:
     """Without the bottom MLP, which exchanges may hide; 0 where more ranks have fewer samples each."""
-    samples, passes = workload.batch_per_rank or 0, (software.activation_passes.value, software.tile_columns)
-    return dense_seconds(workload, samples, kind.flops_per_s, kind.hbm_bytes_per_s, *passes).rest_s
+    if workload.batch_per_rank is None:
+        return 0.0
+    return dense_seconds(workload, workload.batch_per_rank, kind, software.activation_passes.value).rest_s

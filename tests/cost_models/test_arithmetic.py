@@ -2,9 +2,14 @@
 
 import pytest
 
+from cost_models.arithmetic import ProductRate
+from cost_models.coefficients import device_coefficients
+from cost_models.dense import product_seconds
 from cost_models.kinds import rank_kinds
 from cost_models.workload import load_workload
 from topologies import load_topology
+
+FORMATS = ("fp16", "tf32", "fp32")
 
 
 @pytest.mark.parametrize(
@@ -27,4 +32,23 @@ def test_a_format_has_its_own_rate_or_that_of_the_nearest_wider_one(
     (kind,), (other,) = (
         rank_kinds(cluster, load_workload("model-i", overrides=[f"dense.dtype={each}"])) for each in (dtype, as_fast_as)
     )
-    assert kind.flops_per_s == pytest.approx(times * other.flops_per_s, rel=1e-9)
+    (rate,), (of_other,) = kind.products, other.products
+    assert rate.flops_per_s == pytest.approx(times * of_other.flops_per_s, rel=1e-9)
+
+
+@pytest.mark.parametrize("sizes", [(2048, 1, 512), (2048, 512, 1), (3, 3, 4096), (8192, 3456, 512)])
+def test_a_narrower_format_is_never_slower(sizes: tuple[int, int, int]) -> None:
+    """Whatever the sizes of a product; fp32, on units without edges, is no faster than tf32."""
+    cluster = load_topology("dgx-a100-80")
+    of = {each: rank_kinds(cluster, load_workload("model-i", overrides=[f"dense.dtype={each}"]))[0] for each in FORMATS}
+    seconds = [product_seconds(of[each].products, *sizes) for each in FORMATS]
+    assert seconds == sorted(seconds)
+
+
+def test_products_of_a_trace_are_met() -> None:
+    """Of HolisticTraceAnalysis's traces (A100, tf32), in which large products reach 83 TFLOP/s: the fitted edges."""
+    edges = device_coefficients("A100-SXM4-40GB")
+    rate = ProductRate(83.2e12, edges.product_edge.value, edges.product_inner_edge.value)
+    square, narrow = (product_seconds((rate,), 4096, n, 1024) for n in (1024, 64))
+    assert 2 * 4096 * 1024 * 1024 / square == pytest.approx(73e12, rel=0.01)
+    assert narrow / square == pytest.approx(64 / 1024 * 2.17, rel=0.01)

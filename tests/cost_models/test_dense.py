@@ -1,17 +1,30 @@
 """The dense part: FLOPs as published, and sizes that can be counted by hand."""
 
+from dataclasses import replace
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from cost_models.dense import dense_seconds, parameter_bytes
+from cost_models.arithmetic import ProductRate
+from cost_models.dense import dense_seconds, layers_seconds, parameter_bytes
 from cost_models.dense_size import dense_size
+from cost_models.kinds import RankKind, rank_kinds
 from cost_models.workload import Workload, load_workload
 from cost_models.workload.formats import reduction_codec_bytes
-from tests.oracles.instances import workload
+from tests.oracles.instances import node_group, topology, workload
 
 
 def model(dense: dict[str, object], tables: int = 2, **fields: object) -> Workload:
     return workload([{"rows": 100, "dim": 8}] * tables, dense=dense, **fields)
+
+
+def plain(flops_per_s: float, hbm_bytes_per_s: float, edge: float = 0.0, inner: float = 0.0) -> RankKind:
+    """A rank with these rates."""
+    (kind,) = rank_kinds(topology(node_group("a")), model({}))
+    products = (ProductRate(flops_per_s, edge, inner),)
+    return replace(kind, products=products, hbm_bytes_per_s=hbm_bytes_per_s)
 
 
 @pytest.mark.parametrize(("name", "mflop"), [("dlrm-dcnv2", 96.2), ("dlrm-v1", 14.74)])
@@ -68,19 +81,34 @@ def test_time_is_flops_and_activations() -> None:
     """Six FLOPs per multiply-accumulate in training and two in inference; a third of the activation traffic."""
     dense = {"numerical_features": 3, "bottom_mlp": [8], "top_mlp": [1], "dtype": "fp16"}
     size = dense_size(model(dense))
-    training = dense_seconds(model(dense), 100, 1e9, 1e6, passes=3, tile=1)
+    training = dense_seconds(model(dense), 100, plain(1e9, 1e6), passes=3)
     assert training.total_s == pytest.approx(6 * size.macs * 100 / 1e9 + size.activation_elements * 2 * 100 * 3 / 1e6)
-    inference = dense_seconds(model(dense, mode="inference"), 100, 1e9, 1e6, passes=3, tile=1)
+    inference = dense_seconds(model(dense, mode="inference"), 100, plain(1e9, 1e6), passes=3)
     assert inference.total_s == pytest.approx(training.total_s / 3)
 
 
-@pytest.mark.parametrize(("columns", "tiles"), [(1, 1), (64, 1), (65, 2), (640, 10)])
-def test_a_narrow_layer_takes_as_long_as_a_whole_tile(columns: int, tiles: int) -> None:
-    """A layer's matrix products compute whole tiles of columns; its parameters and FLOPs are its own."""
+@pytest.mark.parametrize("columns", [1, 64, 640])
+def test_products_have_edges(columns: int) -> None:
+    """Forward, gradients of inputs, gradients of weights: each as its own sizes say; FLOPs are the layer's own."""
     asked = model({"numerical_features": 3, "bottom_mlp": [columns], "interaction": "concat"})
-    took = dense_seconds(asked, 100, 1e9, 1e6, passes=0, tile=64)
-    assert took.total_s == pytest.approx(6 * 3 * 64 * tiles * 100 / 1e9)
+    took = dense_seconds(asked, 100, plain(1e9, 1e6, edge=8, inner=2), passes=0)
+    macs = (108 * (columns + 8) * 5, 108 * 11 * (columns + 2), 11 * (columns + 8) * 102)
+    assert took.total_s == pytest.approx(2 * sum(macs) / 1e9)
     assert dense_size(asked).macs == 3 * columns
+
+
+@given(st.lists(st.integers(1, 5000), min_size=1, max_size=4), st.floats(0, 1e5), st.integers(0, 3), st.floats(0, 1e4))
+def test_wider_layers_and_larger_batches_never_take_less(
+    widths: list[int], samples: float, wider: int, more: float
+) -> None:
+    """Whatever the widths; without tolerance."""
+
+    def seconds(widths: list[int], samples: float) -> float:
+        size = dense_size(model({"top_mlp": widths}))
+        return layers_seconds((ProductRate(1e12, 86, 29),), size, samples, forward_only=False)
+
+    other = [w + 1 if at == wider else w for at, w in enumerate(widths)]
+    assert seconds(widths, samples) <= seconds(other, samples + more)
 
 
 @pytest.mark.parametrize(

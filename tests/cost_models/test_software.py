@@ -122,7 +122,6 @@ def test_a_mode_says_how_often_activations_cross_memory(mode: str | None, passes
 
 
 def test_hugectr_keeps_the_passes_that_were_fitted() -> None:
-    """Its steps were measured as graphs, with or without a mode, narrow layers included."""
+    """Its steps were measured as graphs, with or without a mode."""
     alike = [software_of(model_of(software="hugectr", software_mode=mode)) for mode in (None, "graph")]
     assert [each.activation_passes for each in alike] == [software_coefficients("hugectr").activation_passes] * 2
-    assert [each.tile_columns for each in alike] == [1, 1]

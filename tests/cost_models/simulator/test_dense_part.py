@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from cost_models.coefficients import software_coefficients
+from cost_models.dense import dense_seconds
 from cost_models.dense_size import dense_parts
 from cost_models.kinds import rank_kinds
 from cost_models.simulator.dense_part import BUCKET_BYTES, DenseKernels
@@ -34,32 +35,35 @@ def test_parts_that_need_no_vectors_come_first() -> None:
 
 
 def test_kernels_take_their_flops_and_the_backward_pass_twice_as_many() -> None:
-    """2 FLOPs per multiply-accumulate; a device that is half as fast takes twice as long."""
-    streams, dense = built(macs_per_sample=1e6, parameters=1000)
+    """2 FLOPs per multiply-accumulate, edges included; a device that is half as fast takes twice as long."""
+    streams, dense = built(macs_per_sample=2**20, parameters=1000)
     slow = np.array([1.0, 2.0])
     dense.forward(dense.rest, 0, slow)
     (bucket,) = dense.backward(dense.rest, 0, slow)
     run = Engine(streams.graph, np.zeros(0)).run()
     (kind,) = rank_kinds(CLUSTER, workload([{"rows": 1000, "dim": 64}], dense={}))
-    forward = 2 * 1e6 * 2048 / kind.flops_per_s
+    (rate,) = kind.products
+    outer, inner = 1024 + rate.edge, 1024 + rate.inner_edge
+    forward = 2 * (2048 + rate.edge) * outer * inner / rate.flops_per_s
+    backward = forward + 2 * outer**2 * (2048 + rate.inner_edge) / rate.flops_per_s
     spans = {task.name: run.end[task.last] - run.start[task.first] for task in streams.program.tasks}
     assert spans["top mlp forward"] == pytest.approx(forward * slow)
-    assert spans["top mlp backward"] == pytest.approx(2 * forward * slow)
+    assert spans["top mlp backward"] == pytest.approx(backward * slow)
     assert bucket[1] == 1000 * 4
 
 
-def test_narrow_layers_take_whole_tiles() -> None:
-    """A last layer of one column takes as long as one of 64: the tile of TorchRec's profile."""
-    tops, (kind,) = [], rank_kinds(CLUSTER, workload([{"rows": 9, "dim": 4}]))
-    for columns in (1, 64, 65):
-        streams, dense = built(numerical_features=13, top_mlp=[columns], dtype="fp32")
-        dense.forward(["top_mlp"], 0, np.ones(2))
-        run = Engine(streams.graph, np.zeros(0)).run()
-        (task,) = streams.program.tasks
-        moved_s = (13 + 64 + columns) * 4 * 2.28 / 3 * 2048 / kind.hbm_bytes_per_s
-        tops.append(float((run.end[task.last] - run.start[task.first])[0]) - moved_s)
-    assert tops[:2] == pytest.approx([tops[0]] * 2)
-    assert tops[2] == pytest.approx(2 * tops[0])
+@pytest.mark.parametrize("dtype", ["fp32", "tf32", "bf16"])
+def test_simulated_layers_take_what_the_estimate_says(dtype: str) -> None:
+    """Each with its own formula, to the last digits, narrow layers included."""
+    layers = {"numerical_features": 13, "top_mlp": [1024, 3, 1], "dtype": dtype}
+    model = workload([{"rows": 1000, "dim": 64}], dense=layers)
+    (kind,) = rank_kinds(CLUSTER, model)
+    streams, dense = built(**layers)
+    dense.forward(dense.rest, 0, np.ones(2))
+    dense.backward(dense.rest, 0, np.ones(2))
+    run = Engine(streams.graph, np.zeros(0)).run()
+    passes = software_coefficients("torchrec").activation_passes.value
+    assert run.end.max() == pytest.approx(dense_seconds(model, 2048, kind, passes).total_s, rel=1e-12)
 
 
 def test_gradients_are_ready_bucket_by_bucket() -> None:
