@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from scipy.optimize import brentq
 
-from cost_models.access import unique_rows
+from cost_models.power_laws import unique_rows
 from cost_models.workload.loading import load_workload
 from cost_models.workload.models import Workload
 from planner import plan

@@ -13,139 +13,28 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cost_models.elementary import exp, expm1, log, log1p, power
+from cost_models.elementary import exp, expm1, log, log1p
+from cost_models.power_laws import (
+    chance_read,
+    clip,
+    fitted_alpha,
+    harmonic,
+    of_head,
+    rows_beyond,
+    unique_rows_and_slope,
+)
 from cost_models.workload.models import TableProfile, Workload
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
-HEAD = 8
-"""The hottest ranks, summed one by one; a sum beyond them is an integral from i - 1/2 to i + 1/2."""
-CERTAIN = 30.0
-"""A row with more expected reads than this counts as read: 1 - e^-30."""
-RARE = 1e-3
-"""A row with fewer expected reads than this counts as p L rows: the next term is below 0.05 %."""
-NODES, WEIGHTS = (np.round(each, 14) for each in np.polynomial.legendre.leggauss(24))  # LAPACK's last digit varies
-"""Quadrature over the logarithm of the rank between the two, a range of at most ln(3e4) / a: six digits."""
 LOG_LOOKUPS = np.arange(0.0, 33.0)
 """ln L of the stored curves: steps of one e-fold up to 8e13 ids, with a monotone cubic between them."""
 CHUNK = 512
 """Tables whose curves are computed at once; bounds the working memory at about 50 MB."""
 BISECTIONS = 40
 """Points in one e-fold of ids: what a window of ids reads is met to twelve digits."""
-STEEPEST = 10.0
-"""The largest exponent that a profile may have."""
-
-
-def hit_rate(rows: ArrayLike, zipf_alpha: ArrayLike, cached_rows: ArrayLike) -> Floats:
-    """Share of the reads that go to the `cached_rows` hottest rows of a power law; broadcast."""
-    rows, alpha, cached = _broadcast(rows, zipf_alpha, cached_rows)
-    cached = np.clip(cached, 0.0, rows)
-    return _clip(_harmonic(cached, alpha) / _harmonic(rows, alpha), cached / rows, 1.0)
-
-
-def unique_rows(rows: ArrayLike, zipf_alpha: ArrayLike, lookups: ArrayLike) -> Floats:
-    """Expected distinct rows among `lookups` ids drawn from a power law; arguments are broadcast.
-
-    Within 0.1 % of the exact sum up to an exponent of 2, 0.2 % beyond. A fraction of an id counts as that
-    chance of one.
-    """
-    return _unique_rows(*_broadcast(rows, zipf_alpha, lookups))[0]
-
-
-def _broadcast(*arguments: ArrayLike) -> tuple[Floats, Floats, Floats]:
-    first, second, third = np.broadcast_arrays(*(np.asarray(each, np.float64) for each in arguments))
-    return first, second, third
-
-
-def _clip(values: Floats, low: Floats | float, high: Floats | float) -> Floats:
-    return np.asarray(np.clip(values, low, high), dtype=np.float64)
-
-
-def _unique_rows(rows: Floats, alpha: Floats, lookups: Floats) -> tuple[Floats, Floats]:
-    """Expected distinct rows U, and d ln U / d ln L; shapes are broadcast."""
-    draws = np.maximum(lookups, 1.0)[..., None]
-    n, a = rows[..., None], alpha[..., None]
-    total = _harmonic(n, a)
-    ranks = np.arange(1.0, HEAD + 1)
-    found, rate = _read(np.minimum(power(ranks, -a) / total, 1.0), draws)
-    head, head_rate = (np.where(ranks <= n, each, 0.0).sum(axis=-1) for each in (found, rate))
-    tail, tail_rate = (np.where(rows > HEAD, each, 0.0) for each in _tail(n, a, total, draws))
-    unique = head + tail
-    slope = (head_rate + tail_rate) * draws[..., 0] / unique
-    return np.where(lookups < 1, lookups, np.minimum(unique, np.minimum(rows, lookups))), slope
-
-
-def _read(probability: Floats, draws: Floats) -> tuple[Floats, Floats]:
-    """Chance that a row is read, 1 - (1 - p)^L, and its derivative by L."""
-    log_missed = log1p(-np.minimum(probability, 1 - 1e-15))
-    chance = -expm1(draws * log_missed)
-    return chance, -log_missed * (1 - chance)
-
-
-def _rows_beyond(rows: Floats, alpha: Floats, lookups: Floats, hottest: Floats) -> Floats:
-    """[n] expected distinct rows among so many ids of power laws that are not among the `hottest` rows of each."""
-    draws, n, a, k = np.maximum(lookups, 1.0)[:, None], rows[:, None], alpha[:, None], hottest[:, None]
-    total = _harmonic(n, a)
-    ranks = np.arange(1.0, HEAD + 1)
-    found = _read(np.minimum(power(ranks, -a) / total, 1.0), draws)[0]
-    beyond = np.where(ranks <= n, np.clip(ranks - k, 0.0, 1.0), 0.0)
-    tail = np.where(rows > HEAD, _tail(n, a, total, draws, k)[0], 0.0)
-    return np.asarray((beyond * found).sum(axis=-1) + tail) * np.minimum(lookups, 1.0)
-
-
-def _tail(
-    rows: Floats, alpha: Floats, total: Floats, draws: Floats, hottest: Floats | float = 0.0
-) -> tuple[Floats, Floats]:
-    """Distinct rows beyond the head, and beyond the `hottest` rows, and their derivative by L; the arguments (only) end
-    in an axis of 1."""
-    low, high = log(np.maximum(hottest, HEAD) + 0.5), log(np.maximum(rows, HEAD) + 0.5)
-    slope = np.maximum(alpha, 1e-9)
-    certain = _clip(log(draws / total / CERTAIN) / slope, low, high)
-    rare = _clip(log(draws / total / RARE) / slope, certain, high)
-    half = (rare - certain) / 2
-    rank = (rare + certain) / 2 + half * NODES
-    density = half * WEIGHTS * exp(rank)
-    chance, rate = _read(exp(-alpha * rank) / total, draws)
-    mass = _power_integral(exp(rare), exp(high), alpha) / total
-    unique = exp(certain) - exp(low) + draws * mass
-    return unique[..., 0] + (density * chance).sum(axis=-1), mass[..., 0] + (density * rate).sum(axis=-1)
-
-
-def _of_head(alpha: Floats) -> Floats:
-    """[..., HEAD] i^-alpha of the hottest ranks."""
-    return power(np.arange(1.0, HEAD + 1), -alpha[..., None])
-
-
-def _harmonic(count: Floats, alpha: Floats, of_head: Floats | None = None) -> Floats:
-    """Sum of i^-alpha up to `count`: linear between the ranks of the head, smooth beyond; `of_head` where known."""
-    of_head = _of_head(alpha) if of_head is None else of_head
-    head = np.zeros(np.broadcast_shapes(count.shape, alpha.shape))
-    for rank in range(HEAD):
-        head += np.clip(count - rank, 0.0, 1.0) * of_head[..., rank]
-    low, high = np.float64(HEAD + 0.5), np.maximum(count, HEAD) + 0.5
-    # Midpoint rule with its first correction: the sum is the integral less (f'(high) - f'(low)) / 24.
-    correction = alpha / 24 * (power(high, -alpha - 1) - power(low, -alpha - 1))
-    return np.asarray(head + _power_integral(low, high, alpha) + correction, dtype=np.float64)
-
-
-def _power_integral(low: Floats | np.float64, high: Floats, alpha: Floats) -> Floats:
-    """Integral of x^-alpha from `low` to `high`; stable around alpha = 1."""
-    slope, span = 1.0 - alpha, log(high / low)
-    flat = np.abs(slope * span) < 1e-8
-    safe = np.where(flat, 1.0, slope)
-    return np.asarray(np.where(flat, span, expm1(safe * span) / safe) * power(low, slope), dtype=np.float64)
-
-
-def _fitted_alpha(rows: Floats, unique_fraction: Floats, lookups: Floats) -> Floats:
-    """The exponent in its range under which `lookups` ids read `unique_fraction` x `lookups` rows."""
-    low, high = np.zeros_like(rows), np.full_like(rows, STEEPEST)
-    for _ in range(40 if rows.size else 0):
-        middle = (low + high) / 2
-        too_many = unique_rows(rows, middle, lookups) > unique_fraction * lookups
-        low, high = np.where(too_many, middle, low), np.where(too_many, high, middle)
-    return low
 
 
 @dataclass(frozen=True)
@@ -194,7 +83,7 @@ class AccessCurves:
         batches = np.array([table.unique_fraction_batch or batch for table in tables])[measured]
         lookups = np.array([table.pooling_factor for table in tables])[measured] * batches / left
         unique_alpha = np.nan_to_num(given, nan=0.0)
-        unique_alpha[measured] = _fitted_alpha(ids[measured], fraction[measured] * left, lookups)
+        unique_alpha[measured] = fitted_alpha(ids[measured], fraction[measured] * left, lookups)
         curves = tuple(_points(table.access_cdf) for table in tables)
         return cls(ids, rows, np.where(np.isnan(given), unique_alpha, given), unique_alpha, curves, measured)
 
@@ -204,7 +93,7 @@ class AccessCurves:
         Where ids share rows, it is that of the rows of as many of the hottest ids, and of the other ids that a hash
         puts there: on average, the hottest rows take at least as much.
         """
-        fraction = _clip(np.asarray(fraction, dtype=np.float64), 0.0, 1.0)
+        fraction = clip(np.asarray(fraction, dtype=np.float64), 0.0, 1.0)
         rows_per_id = self.rows[table] / self.ids[table]
         hit = self._hit_rate_of_ids(table, fraction * rows_per_id)
         return np.where(rows_per_id < 1, fraction + (1 - fraction) * hit, hit)
@@ -212,8 +101,8 @@ class AccessCurves:
     def _hit_rate_of_ids(self, table: Ints | slice, fraction: Floats) -> Floats:
         """Share of the reads that the hottest `fraction` of a table's ids takes."""
         alpha = self.alpha[table]
-        share = _clip(
-            _harmonic(fraction * self.ids[table], alpha, self._of_head[table]) / self._total[table], fraction, 1.0
+        share = clip(
+            harmonic(fraction * self.ids[table], alpha, self._of_head[table]) / self._total[table], fraction, 1.0
         )
         if not self._empirical.any():
             return share
@@ -239,7 +128,7 @@ class AccessCurves:
         hottest, found = fraction * rows, np.zeros(len(table))
         by_curve = self._empirical[table] & ~self.measured[table]
         i = np.flatnonzero(~by_curve)
-        found[i] = _rows_beyond(ids[i], self.unique_alpha[table[i]], lookups[i], hottest[i])
+        found[i] = rows_beyond(ids[i], self.unique_alpha[table[i]], lookups[i], hottest[i])
         for number in np.unique(table[by_curve]).tolist():
             curve, j = self.curves[number], np.flatnonzero(table == number)
             if curve is not None:
@@ -316,12 +205,12 @@ class AccessCurves:
     @cached_property
     def _of_head(self) -> Floats:
         """[T, HEAD]"""
-        return _of_head(self.alpha)
+        return of_head(self.alpha)
 
     @cached_property
     def _total(self) -> Floats:
         """[T] H(N)."""
-        return _harmonic(self.ids, self.alpha)
+        return harmonic(self.ids, self.alpha)
 
     @cached_property
     def _empirical(self) -> Flags:
@@ -395,31 +284,31 @@ def _points(curve: Sequence[tuple[float, float]] | None) -> Floats | None:
 
 @lru_cache(maxsize=4)
 def _unique_of_laws(laws: bytes) -> tuple[Floats, Floats]:
-    """`_unique_rows` [n, G] on LOG_LOOKUPS of power laws [n, 3]: ids, exponent, rows. Kept, as the same tables are
-    planned for one cluster after the other."""
+    """`unique_rows_and_slope` [n, G] on LOG_LOOKUPS of power laws [n, 3]: ids, exponent, rows. Kept, as the
+    same tables are planned for one cluster after the other."""
     parts = [(np.zeros((0, len(LOG_LOOKUPS))),) * 2]
     of_laws = np.frombuffer(laws).reshape(-1, 3)
     for first in range(0, len(of_laws), CHUNK):
         ids, alpha, rows = of_laws[first : first + CHUNK].T[:, :, None]
-        parts.append(_in_rows(*_unique_rows(ids, alpha, exp(LOG_LOOKUPS)[None, :]), ids, rows))
+        parts.append(_in_rows(*unique_rows_and_slope(ids, alpha, exp(LOG_LOOKUPS)[None, :]), ids, rows))
     unique, slope = (np.concatenate(each) for each in zip(*parts, strict=True))
     return unique, slope
 
 
 def _unique_of_curve(rows: float, curve: Floats, draws: Floats) -> tuple[Floats, Floats]:
-    """`_unique_rows` of one empirical curve for [G] draws, as [1, G]: an exact sum over its pieces."""
+    """`unique_rows_and_slope` of one empirical curve for [G] draws, as [1, G]: an exact sum over its pieces."""
     size = rows * np.diff(curve[:, 0])
-    chance, rate = _read(np.minimum(np.diff(curve[:, 1]) / size, 1.0), draws[:, None])
+    chance, rate = chance_read(np.minimum(np.diff(curve[:, 1]) / size, 1.0), draws[:, None])
     unique = np.minimum((size * chance).sum(axis=1), np.minimum(rows, draws))
     slope = (size * rate).sum(axis=1) * draws / unique
     return unique[None, :], slope[None, :]
 
 
 def _rows_beyond_of_curve(rows: Floats, curve: Floats, lookups: Floats, fraction: Floats) -> Floats:
-    """`_rows_beyond` [n] of one empirical curve: an exact sum over what its pieces have beyond these rows."""
+    """`rows_beyond` [n] of one empirical curve: an exact sum over what its pieces have beyond these rows."""
     likely = np.diff(curve[:, 1]) / np.diff(curve[:, 0]) / rows[:, None]
     size = rows[:, None] * np.maximum(curve[1:, 0] - np.maximum(curve[:-1, 0], fraction[:, None]), 0.0)
-    chance = _read(np.minimum(likely, 1.0), np.maximum(lookups, 1.0)[:, None])[0]
+    chance = chance_read(np.minimum(likely, 1.0), np.maximum(lookups, 1.0)[:, None])[0]
     return np.asarray((size * chance).sum(axis=1) * np.minimum(lookups, 1.0))
 
 
@@ -450,4 +339,4 @@ def _monotone(values: Floats, slopes: Floats) -> Floats:
     steps = np.maximum(np.diff(values, axis=1), 0.0)
     before = np.pad(steps, ((0, 0), (1, 0)), mode="edge")
     after = np.pad(steps, ((0, 0), (0, 1)), mode="edge")
-    return _clip(slopes, 0.0, 3 * np.minimum(before, after))
+    return clip(slopes, 0.0, 3 * np.minimum(before, after))

@@ -10,8 +10,7 @@ which its own stages end first: that is the law itself. See docs/decisions/0021-
 
 import copy
 import itertools
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import Self
 
 import numpy as np
@@ -19,21 +18,19 @@ import numpy as np
 from cost_models import collectives, towers
 from cost_models.amounts import NO_RESERVE, Amount, Reserve
 from cost_models.averaging import Averaging, AveragingLine
-from cost_models.beside_dense import BesideDense, EvenTables
+from cost_models.beside_dense import EvenTables
 from cost_models.coefficients_used import StepCoefficients
-from cost_models.dense import DensePass, dense_seconds
-from cost_models.dense_size import dense_size
 from cost_models.exchange_lines import ExchangeLine, fastest_line
 from cost_models.joint_lines import JointLine
 from cost_models.kinds import RankKind, rank_kinds
 from cost_models.loads import Loads
 from cost_models.lookup import Lookup
 from cost_models.memory import Batching, block_bytes, has_way_to_update, is_supported
-from cost_models.model import BATCH_COPY, BlockCosts, BlockMemory, Column, CostModel, Evaluation
+from cost_models.model import BATCH_COPY, BlockCosts, BlockMemory, CostModel, Evaluation
 from cost_models.peak import Peak
 from cost_models.replicas import Replicas, ReplicatedCluster
 from cost_models.replication import Replication
-from cost_models.resources import DEVICE, FETCHES, Resource
+from cost_models.resources import DEVICE, Resource
 from cost_models.schedule import Schedule
 from cost_models.shards import (
     DATA_PARALLEL,
@@ -46,7 +43,8 @@ from cost_models.shards import (
     PlacedShards,
 )
 from cost_models.stages import VectorExchange
-from cost_models.step_exchanges import EXCHANGE_OF, balanced_bytes, exchange_terms, reduction_line
+from cost_models.step_base import StepBase
+from cost_models.step_exchanges import EXCHANGE_OF, balanced_bytes, exchange_terms
 from cost_models.tables import LENGTH_BYTES, NUMBER_BYTES, Tables
 from cost_models.towers import has_towers
 from cost_models.workload.models import Workload
@@ -112,12 +110,15 @@ class StepCosts(CostModel):
             self._averaging = Averaging(replication, lines, self.tables, self.own_blocks, self.batching, world)
         of_lines = REPLICA_SYNC, *EXCHANGE_OF
         self.protocol_stages = tuple(stage for stage in self.schedule.collectives if stage in of_lines)
-        self._beside: Floats = self.schedule.overheads.copy()  # constants without the latencies of exchanges
-        self.base_loads: Floats = self._base_loads()
-        self.device_begins: Floats = np.zeros_like(self.base_loads)
-        self._let_others_run_beside_the_dense_part()
+        software = self.coefficients.software
+        self._base = StepBase(workload, self.tables, self.kinds, self.batching, self.schedule, software, replication)
+        parts = tuple(model.even_tables for _, model in self.models_by_copies)
+        self._base.let_others_run_beside_the_dense_part(self._even_lookups(), parts)
+        self._beside: Floats = self._base.constants  # without the latencies of exchanges
+        self.base_loads: Floats = self._base.loads
+        self.device_begins: Floats = self._base.begins
         self._take_lines((0,) * len(self.protocol_stages))
-        if not self.coefficients.software.ids_arrive_sharded:
+        if not software.ids_arrive_sharded:
             self._add_copy()
         self._take_lines(tuple(self._balanced_line(stage) for stage in self.protocol_stages))
         beside = sum(self.peak.rank_bytes.values())
@@ -236,58 +237,6 @@ class StepCosts(CostModel):
         """[W] which instance of a resource each rank uses, numbered from 0, ascending along the ranks."""
         return self.schedule.resource_of_rank(resource)
 
-    def _base_loads(self) -> Floats:
-        """[K, C] seconds on each rank's resources before any table is placed: launches, first answers, the dense
-        part."""
-        base = np.zeros((len(self.kinds), len(self.columns)))
-        software, workload = self.coefficients.software, self.workload
-        parameters = dense_size(workload).parameters
-        gradient = parameters * self.tables.gradient_wire_bytes
-        coded = software.codec_passes.value * parameters * self.tables.gradient_codec_bytes
-        for k, kind in enumerate(self.kinds):
-            self._put(base[k], "lookup_forward", _in_step(DEVICE, kind.lookup_launch_s, kind), k)
-            answers_s = sum(rates.latency_s for rates in kind.memories.values())
-            self._put(base[k], "cache_fetch", _in_step(FETCHES, answers_s, kind), k)
-            dense = self._dense_seconds(kind, software.activation_passes.value)
-            self._put(base[k], "dense", _in_dense(dense.rest_s, kind), k)
-            self._put(base[k], "bottom_mlp_forward", {DEVICE: dense.bottom_forward_s}, k)
-            if workload.mode == "training":
-                self._put(base[k], "lookup_backward", _in_step(DEVICE, kind.update_launch_s, kind), k)
-                self._put(base[k], "bottom_mlp_backward", {DEVICE: dense.bottom_backward_s}, k)
-                self._put(base[k], "dense", _in_dense(coded / kind.hbm_bytes_per_s, kind), k)
-                summing = self._summing_kinds[k]
-                reduce = collectives.all_reduce_seconds(gradient, summing, self._reduction_port(gradient, k))
-                self._put(base[k], "all_reduce", {resource: float(value) for resource, value in reduce.items()}, k)
-            if self.schedule.has_towers and workload.tower_modules:
-                for term, loads in towers.module_loads(workload, kind, self.batching, software).items():
-                    self._put(base[k], term, loads, k)
-        return base
-
-    @property
-    def _summing_kinds(self) -> tuple[RankKind, ...]:
-        """What ranks achieve in sums over all ranks."""
-        return self.kinds if self._replication is None else self._replication.gradients.kinds
-
-    def _dense_seconds(self, kind: RankKind, passes: float) -> DensePass:
-        """Those of the dense part on a kind of rank, with activations `passes` times through device memory."""
-        return dense_seconds(self.workload, self.batching.samples_per_rank, kind, passes)
-
-    def activation_seconds(self) -> float:
-        """Seconds of the stage `dense` in which activations cross device memory, on the slowest kind of rank."""
-        passes = self.coefficients.software.activation_passes.value
-        slowest = max(self.kinds, key=lambda kind: self._dense_seconds(kind, passes).rest_s)
-        return self._dense_seconds(slowest, passes).rest_s - self._dense_seconds(slowest, 0.0).rest_s
-
-    def _reduction_port(self, gradient_bytes: float, kind: int) -> float | None:
-        """Rate of a port in the all-reduce of the dense gradients, whose latency becomes the stage's; None for that of
-        many bytes, where the backward pass hides it. Gradients of tables come on top at the rate of many bytes, which
-        is no slower than what more bytes take by the law."""
-        if "all_reduce" not in self.schedule.collectives:
-            return None
-        line = reduction_line(self.schedule.lines["all_reduce"], self._summing_kinds, gradient_bytes)
-        self._beside[self.stages.index("all_reduce")] = line.latency_s
-        return line.port_bytes_per_s[kind]
-
     def _add_copy(self) -> None:
         """The batch comes to the devices before its ids are exchanged or, with a pipeline, beside the step before; a
         step is then no shorter than that. Where whatever is placed hides it, there is no stage for it."""
@@ -306,16 +255,14 @@ class StepCosts(CostModel):
         seconds = [moved / kind.pcie_bytes_per_s * ranks for kind, ranks in zip(self.kinds, per_switch, strict=True)]
         return np.array(seconds)[self.kind_of_rank]
 
-    @property
-    def _beside_dense(self) -> BesideDense:
-        kinds, passes = self.kinds, self.coefficients.software.activation_passes.value
-        dense = tuple(self._dense_seconds(kind, passes) for kind in kinds)
-        each = [[model.even_lookups_s(k) for _, model in self.models_by_copies] for k in range(len(kinds))]
-        lookups = tuple((sum(update_s for update_s, _ in of), sum(lookup_s for _, lookup_s in of)) for of in each)
-        parts = tuple(model.even_tables for _, model in self.models_by_copies)
-        backward = self.schedule.column("tower_backward", DEVICE)
-        modules_s = (0.0,) * len(kinds) if backward is None else tuple(self.base_loads[:, backward].tolist())
-        return BesideDense(self.workload, parts, dense, lookups, modules_s)
+    def activation_seconds(self) -> float:
+        """Seconds of the stage `dense` in which activations cross device memory, on the slowest kind of rank."""
+        return self._base.activation_seconds()
+
+    def _even_lookups(self) -> tuple[tuple[float, float], ...]:
+        """[K] `even_lookups_s` of all tables, however many copies they have."""
+        each = [[model.even_lookups_s(k) for _, model in self.models_by_copies] for k in range(len(self.kinds))]
+        return tuple((sum(update_s for update_s, _ in of), sum(lookup_s for _, lookup_s in of)) for of in each)
 
     @property
     def even_tables(self) -> EvenTables:
@@ -331,59 +278,6 @@ class StepCosts(CostModel):
         world = self.topology.world_size
         update_s, lookup_s = (float(np.sum(load.fixed) + np.sum(load.by_rows)) / world for load in loads)
         return update_s, lookup_s
-
-    def _let_others_run_beside_the_dense_part(self) -> None:
-        """Ids and prefetched misses that others hide are no part of the stage that they share with the dense part; sums
-        of gradients begin when there are some.
-
-        Everything else in that stage is given the hidden seconds on top, and its constant takes them off again, so that
-        no load is below zero.
-        """
-        schedule, beside = self.schedule, self._beside_dense
-        if schedule.stage_of_term.get("all_reduce") == "dense" and "replica_shards" not in schedule.stage_of_term:
-            summing = [c for c, column in enumerate(self.columns) if self._sums_gradients(column)]
-            sums_s = self.base_loads[:, summing].max(axis=1, initial=0.0)
-            self._delay(summing, beside.sums_begin_s(sums_s.tolist()))
-        if schedule.ids_overlap or schedule.is_prefetched:
-            fetched = schedule.fetched_over
-            self._hide(beside.hidden_s(), lambda resource: resource.with_ids or resource in fetched)
-        if "replica_shards" in schedule.stage_of_term:
-            over = beside.copied_over
-            self._hide(beside.exchange_window_s(), lambda resource: resource in over)
-
-    def _sums_gradients(self, column: Column) -> bool:
-        """Whether a column of the dense part's stage has the sums of its gradients, and nothing that comes before."""
-        resource = column.resource
-        return (
-            column.stage == self.stages.index("dense")
-            and resource.kind in ("link", "nic", "uplink")
-            and not resource.with_ids
-        )
-
-    def _hide(self, hidden: float, hides: Callable[[Resource], bool]) -> None:
-        """Let work on the resources that `hides` names begin so many seconds before the dense part; where they are
-        below zero, that long after its begin."""
-        stage = self.stages.index("dense")
-        of_stage = [c for c, column in enumerate(self.columns) if column.stage == stage]
-        hiding = [c for c in of_stage if hides(self.columns[c].resource)]
-        self._beside[stage] -= max(hidden, 0.0)
-        later = hiding if hidden < 0 else [c for c in of_stage if c not in hiding]
-        self._delay(later, [abs(hidden)] * len(self.kinds))
-
-    def _delay(self, columns: Sequence[int], seconds: Sequence[float]) -> None:
-        """Let work on the resources of these columns begin so many `seconds` [K] later."""
-        for c in columns:
-            instance = self.resource_of_rank(self.columns[c].resource)
-            sharing = np.bincount(instance)[instance]
-            for k, late_s in enumerate(seconds):
-                later_s = late_s / sharing[self.kind_of_rank == k].max()
-                self.base_loads[k, c] += later_s
-                self.device_begins[k, c] += later_s
-
-    def _put(self, target: Floats, term: str, seconds: dict[Resource, float], kind: int) -> None:
-        for resource, value in seconds.items():
-            for column, factor in self.schedule.targets(term, resource, kind):
-                target[column] += value * factor
 
     def block_costs(self, blocks: Blocks, kind: int) -> BlockCosts:
         """Costs of each block if its ranks are of this kind."""
@@ -423,7 +317,7 @@ class StepCosts(CostModel):
         if self._averaging is not None:
             terms[REPLICA_SYNC] = self._averaging.loads(blocks, kind, self._averaging_line)
         if self.tables.training:
-            summing, size = self._summing_kinds[kind], self.tables.gradient_wire_bytes
+            summing, size = self._base.summing_kinds[kind], self.tables.gradient_wire_bytes
             terms["replica_all_reduce"] = collectives.replica_all_reduce(self.tables, blocks, summing, size)
         return terms
 
@@ -497,14 +391,3 @@ def _sample_bytes(workload: Workload, tables: Tables) -> float:
     """Bytes of a sample as it comes to a device: ids with their lengths, numerical features, the label."""
     ids = float((tables.ids_per_sample * tables.id_bytes + LENGTH_BYTES * tables.features).sum())
     return ids + NUMBER_BYTES * (workload.dense.numerical_features + 1)
-
-
-def _in_step(own: Resource, seconds: float, kind: RankKind) -> dict[Resource, float]:
-    """What a wait of every rank takes of the rank, and keeps what ranks share waiting (see `Lookup`)."""
-    return {own: seconds} | {name: seconds / ranks for name, ranks in kind.ranks_sharing.items()}
-
-
-def _in_dense(seconds: float, kind: RankKind) -> dict[Resource, float]:
-    """The same of the dense part, which keeps what ranks share waiting for the rows that they read in place."""
-    shared = {replace(name, in_place=True): seconds / ranks for name, ranks in kind.ranks_sharing.items()}
-    return {DEVICE: seconds} | shared

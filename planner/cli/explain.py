@@ -39,6 +39,7 @@ def explain(
     """
     from planner.diagnosis.explanation import Explainer
     from planner.reports import explanation as report
+    from planner.reports import explanation_records as records
     from planner.reports import plan_summary
     from planner.verification.loading import load_plan
 
@@ -62,9 +63,9 @@ def explain(
         reasons = explainer.plan()
         others, modules = _other_groups(document), _tower_modules(document)
         if output_format is Format.JSON:
-            streams.write_json(report.plan_document(document, reasons, others, modules))
+            streams.write_json(records.plan_document(document, reasons, others, modules))
         elif output_format is Format.CSV:
-            streams.write_records(report.plan_records(reasons), output_format)
+            streams.write_records(records.plan_records(reasons), output_format)
         else:
             report.render_plan(document, reasons, streams.console(), others, modules)
         return
@@ -75,9 +76,9 @@ def explain(
         raise typer.BadParameter(f"the plan has no table {table!r}{did_you_mean(table, names)}", param_hint="--table")
     table_reasons = explainer.table(table)
     if output_format is Format.JSON:
-        streams.write_json(report.table_document(table_reasons))
+        streams.write_json(records.table_document(table_reasons))
     elif output_format is Format.CSV:
-        streams.write_records(report.table_records(table_reasons), output_format)
+        streams.write_records(records.table_records(table_reasons), output_format)
     else:
         report.render_table(document, table_reasons, streams.console())
 

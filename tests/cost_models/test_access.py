@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cost_models.access import AccessCurves, hit_rate, unique_rows
+from cost_models.access import AccessCurves
+from cost_models.power_laws import hit_rate, unique_rows
 from cost_models.tables import Tables
 from cost_models.workload import TableProfile, load_workload
 from tests.oracles.instances import workload

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from cost_models.access import hit_rate
 from cost_models.kinds import rank_kinds
 from cost_models.lookup import Lookup
 from cost_models.memory_rates import IN_FLIGHT_BYTES
+from cost_models.power_laws import hit_rate
 from cost_models.resources import Resource
 from cost_models.shards import (
     MEMORY_HBM,

@@ -9,7 +9,7 @@ import torch
 from fbgemm_gpu.tbe.bench.tbe_data_config import BatchParams, IndicesParams, PoolingParams, TBEDataConfig
 from fbgemm_gpu.tbe.monitoring.bench_params_reporter import TBEBenchmarkParamsReporter
 
-from cost_models.access import hit_rate
+from cost_models.power_laws import hit_rate
 from cost_models.workload.models import TableProfile, Workload
 from planner.importers.tbe_config import read_tbe_reports
 from topologies.documents import validate

@@ -12,7 +12,8 @@ from planner import plan
 from planner.diagnosis.explanation import Explainer
 from planner.document.plan import Plan
 from planner.formulation.policy import Policy
-from planner.reports.explanation import plan_document, render_plan, render_table, why
+from planner.reports.explanation import render_plan, render_table, why
+from planner.reports.explanation_records import plan_document
 from tests.oracles.instances import node_group, tiny_instance, topology, workload
 from tests.seeds import seeds
 

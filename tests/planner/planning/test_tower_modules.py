@@ -10,7 +10,8 @@ from planner.diagnosis.explanation import Explainer
 from planner.document.plan import Plan
 from planner.formulation.policy import Policy
 from planner.planning.tower_modules import with_tower_modules
-from planner.reports.explanation import plan_document, render_plan
+from planner.reports.explanation import render_plan
+from planner.reports.explanation_records import plan_document
 from tests.oracles.instances import node_group, topology, workload
 from topologies.cluster import Topology
 

@@ -1,0 +1,172 @@
+"""What a step takes before any table is placed: constants of its stages, and loads of every rank's resources."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from cost_models import collectives, towers
+from cost_models.beside_dense import BesideDense, EvenTables
+from cost_models.coefficients import SoftwareCoefficients
+from cost_models.dense import DensePass, dense_seconds
+from cost_models.dense_size import dense_size
+from cost_models.kinds import RankKind
+from cost_models.memory import Batching
+from cost_models.model import Column
+from cost_models.replication import Replication
+from cost_models.resources import DEVICE, FETCHES, Resource
+from cost_models.schedule import Schedule
+from cost_models.shards import Floats
+from cost_models.step_exchanges import reduction_line
+from cost_models.tables import Tables
+from cost_models.workload.models import Workload
+
+
+@dataclass
+class StepBase:
+    """Launches, first answers and the dense part of one workload on K kinds of rank, and what runs beside that."""
+
+    workload: Workload
+    tables: Tables
+    kinds: tuple[RankKind, ...]
+    batching: Batching
+    schedule: Schedule
+    software: SoftwareCoefficients
+    replication: Replication | None
+    constants: Floats = field(init=False)
+    """[stages] seconds without the latencies of exchanges."""
+    loads: Floats = field(init=False)
+    """[K, C] seconds on each rank's resources."""
+    begins: Floats = field(init=False)
+    """[K, C] the part of them in which nothing is done yet."""
+
+    def __post_init__(self) -> None:
+        self.constants = self.schedule.overheads.copy()
+        self.loads = self._own_loads()
+        self.begins = np.zeros_like(self.loads)
+
+    def _own_loads(self) -> Floats:
+        """[K, C] launches, first answers, the dense part."""
+        loads = np.zeros((len(self.kinds), len(self.schedule.columns)))
+        software, workload = self.software, self.workload
+        parameters = dense_size(workload).parameters
+        gradient = parameters * self.tables.gradient_wire_bytes
+        coded = software.codec_passes.value * parameters * self.tables.gradient_codec_bytes
+        for k, kind in enumerate(self.kinds):
+            self._put(loads[k], "lookup_forward", _in_step(DEVICE, kind.lookup_launch_s, kind), k)
+            answers_s = sum(rates.latency_s for rates in kind.memories.values())
+            self._put(loads[k], "cache_fetch", _in_step(FETCHES, answers_s, kind), k)
+            dense = self._dense_seconds(kind, software.activation_passes.value)
+            self._put(loads[k], "dense", _in_dense(dense.rest_s, kind), k)
+            self._put(loads[k], "bottom_mlp_forward", {DEVICE: dense.bottom_forward_s}, k)
+            if workload.mode == "training":
+                self._put(loads[k], "lookup_backward", _in_step(DEVICE, kind.update_launch_s, kind), k)
+                self._put(loads[k], "bottom_mlp_backward", {DEVICE: dense.bottom_backward_s}, k)
+                self._put(loads[k], "dense", _in_dense(coded / kind.hbm_bytes_per_s, kind), k)
+                summing = self.summing_kinds[k]
+                reduce = collectives.all_reduce_seconds(gradient, summing, self._reduction_port(gradient, k))
+                self._put(loads[k], "all_reduce", {resource: float(value) for resource, value in reduce.items()}, k)
+            if self.schedule.has_towers and workload.tower_modules:
+                for term, seconds in towers.module_loads(workload, kind, self.batching, software).items():
+                    self._put(loads[k], term, seconds, k)
+        return loads
+
+    @property
+    def summing_kinds(self) -> tuple[RankKind, ...]:
+        """What ranks achieve in sums over all ranks."""
+        return self.kinds if self.replication is None else self.replication.gradients.kinds
+
+    def _dense_seconds(self, kind: RankKind, passes: float) -> DensePass:
+        """Those of the dense part on a kind of rank, with activations `passes` times through device memory."""
+        return dense_seconds(self.workload, self.batching.samples_per_rank, kind, passes)
+
+    def activation_seconds(self) -> float:
+        """Seconds of the stage `dense` in which activations cross device memory, on the slowest kind of rank."""
+        passes = self.software.activation_passes.value
+        slowest = max(self.kinds, key=lambda kind: self._dense_seconds(kind, passes).rest_s)
+        return self._dense_seconds(slowest, passes).rest_s - self._dense_seconds(slowest, 0.0).rest_s
+
+    def _reduction_port(self, gradient_bytes: float, kind: int) -> float | None:
+        """Rate of a port in the all-reduce of the dense gradients, whose latency becomes the stage's; None for that of
+        many bytes, where the backward pass hides it. Gradients of tables come on top at the rate of many bytes, which
+        is no slower than what more bytes take by the law."""
+        if "all_reduce" not in self.schedule.collectives:
+            return None
+        line = reduction_line(self.schedule.lines["all_reduce"], self.summing_kinds, gradient_bytes)
+        self.constants[self.schedule.stages.index("all_reduce")] = line.latency_s
+        return line.port_bytes_per_s[kind]
+
+    def let_others_run_beside_the_dense_part(
+        self, lookups: tuple[tuple[float, float], ...], parts: tuple[EvenTables, ...]
+    ) -> None:
+        """Ids and prefetched misses that others hide are no part of the stage that they share with the dense part; sums
+        of gradients begin when there are some.
+
+        Everything else in that stage is given the hidden seconds on top, and its constant takes them off again, so that
+        no load is below zero. `lookups` [K] are the seconds on each device of the update of tables that are spread
+        evenly, and of their lookup; `parts` are these tables.
+        """
+        schedule, beside = self.schedule, self._beside_dense(lookups, parts)
+        if schedule.stage_of_term.get("all_reduce") == "dense" and "replica_shards" not in schedule.stage_of_term:
+            summing = [c for c, column in enumerate(self.schedule.columns) if self._sums_gradients(column)]
+            sums_s = self.loads[:, summing].max(axis=1, initial=0.0)
+            self._delay(summing, beside.sums_begin_s(sums_s.tolist()))
+        if schedule.ids_overlap or schedule.is_prefetched:
+            fetched = schedule.fetched_over
+            self._hide(beside.hidden_s(), lambda resource: resource.with_ids or resource in fetched)
+        if "replica_shards" in schedule.stage_of_term:
+            over = beside.copied_over
+            self._hide(beside.exchange_window_s(), lambda resource: resource in over)
+
+    def _sums_gradients(self, column: Column) -> bool:
+        """Whether a column of the dense part's stage has the sums of its gradients, and nothing that comes before."""
+        resource = column.resource
+        return (
+            column.stage == self.schedule.stages.index("dense")
+            and resource.kind in ("link", "nic", "uplink")
+            and not resource.with_ids
+        )
+
+    def _hide(self, hidden: float, hides: Callable[[Resource], bool]) -> None:
+        """Let work on the resources that `hides` names begin so many seconds before the dense part; where they are
+        below zero, that long after its begin."""
+        stage = self.schedule.stages.index("dense")
+        of_stage = [c for c, column in enumerate(self.schedule.columns) if column.stage == stage]
+        hiding = [c for c in of_stage if hides(self.schedule.columns[c].resource)]
+        self.constants[stage] -= max(hidden, 0.0)
+        later = hiding if hidden < 0 else [c for c in of_stage if c not in hiding]
+        self._delay(later, [abs(hidden)] * len(self.kinds))
+
+    def _delay(self, columns: Sequence[int], seconds: Sequence[float]) -> None:
+        """Let work on the resources of these columns begin so many `seconds` [K] later."""
+        for c in columns:
+            instance = self.schedule.resource_of_rank(self.schedule.columns[c].resource)
+            sharing = np.bincount(instance)[instance]
+            for k, late_s in enumerate(seconds):
+                later_s = late_s / sharing[self.schedule.kind_of_rank == k].max()
+                self.loads[k, c] += later_s
+                self.begins[k, c] += later_s
+
+    def _put(self, target: Floats, term: str, seconds: dict[Resource, float], kind: int) -> None:
+        for resource, value in seconds.items():
+            for column, factor in self.schedule.targets(term, resource, kind):
+                target[column] += value * factor
+
+    def _beside_dense(self, lookups: tuple[tuple[float, float], ...], parts: tuple[EvenTables, ...]) -> BesideDense:
+        """The windows in which others run beside the dense part."""
+        passes = self.software.activation_passes.value
+        dense = tuple(self._dense_seconds(kind, passes) for kind in self.kinds)
+        backward = self.schedule.column("tower_backward", DEVICE)
+        modules_s = (0.0,) * len(self.kinds) if backward is None else tuple(self.loads[:, backward].tolist())
+        return BesideDense(self.workload, parts, dense, lookups, modules_s)
+
+
+def _in_step(own: Resource, seconds: float, kind: RankKind) -> dict[Resource, float]:
+    """What a wait of every rank takes of the rank, and keeps what ranks share waiting (see `Lookup`)."""
+    return {own: seconds} | {name: seconds / ranks for name, ranks in kind.ranks_sharing.items()}
+
+
+def _in_dense(seconds: float, kind: RankKind) -> dict[Resource, float]:
+    """The same of the dense part, which keeps what ranks share waiting for the rows that they read in place."""
+    shared = {replace(name, in_place=True): seconds / ranks for name, ranks in kind.ranks_sharing.items()}
+    return {DEVICE: seconds} | shared
