@@ -1,14 +1,12 @@
 """Max-min fair sharing, against SimGrid's: flows over random links, and all-to-alls as one message for each pair."""
 
 import itertools
-from collections import defaultdict
-from collections.abc import Sequence
 
 import numpy as np
 import pytest
 
 from cost_models.kinds import rank_kinds
-from cost_models.resources import PCIE, WAYS, Resource, Way
+from cost_models.resources import Resource, Way
 from cost_models.shards import NODE, WORLD, Floats
 from cost_models.simulator.collectives import Collectives
 from cost_models.simulator.conditions import Conditions
@@ -18,6 +16,7 @@ from cost_models.simulator.messages import messages as messages_of
 from cost_models.simulator.network import IN, OUT, SimulatedNetwork
 from tests.oracles.instances import node_group, topology, workload
 from tests.simgrid_package.simgrid_flows import Flow, played
+from tests.simgrid_package.simgrid_messages import simgrid_ends
 
 EXACT = 1e-6
 MODEL = workload([{"rows": 1000, "dim": 64}], dense={})
@@ -57,46 +56,6 @@ def cluster(random: np.random.Generator, *, nodes: tuple[int, int], ranks: tuple
     more = {"oversubscription": float(random.choice([2.0, 3.0]))} if random.random() < 0.5 else {}
     built = topology(*groups, **more)
     return SimulatedNetwork(built, rank_kinds(built, MODEL))
-
-
-def simgrid_ends(
-    network: SimulatedNetwork, capacity: Floats, messages: dict[tuple[int, int], int], fetched: Sequence[int] = ()
-) -> Floats:
-    """[messages, then ranks] when each message from one rank to another ends, over the links that it takes, and the
-    bytes that each rank has `fetched` from its host while as many go back."""
-    numbers: dict[tuple[object, ...], int] = defaultdict(lambda: len(numbers))
-    rates: dict[int, float] = {}
-
-    def link(resource: Resource, instance: int, bytes_per_s: float) -> int:
-        left = capacity[network.number(resource, np.array([instance]))[0]]
-        number = numbers[resource, instance]
-        rates[number] = bytes_per_s * left
-        return number
-
-    flows = []
-    for (sender, receiver), size in messages.items():
-        ends: list[tuple[Way, int]] = [(OUT, sender), (IN, receiver)]
-        kinds = {rank: network.kinds[network.kind_of_rank[rank]] for rank in (sender, receiver)}
-        if network.domain_of_rank[sender] == network.domain_of_rank[receiver]:
-            used = [link(Resource("link", way), rank, kinds[rank].link_all_to_all) for way, rank in ends]
-            over_pcie = [end for end in ends if kinds[end[1]].exchanges_over_pcie]
-        else:
-            cards = network.card_of_rank
-            used = [link(Resource("nic", way), int(cards[rank]), kinds[rank].nic_all_to_all) for way, rank in ends]
-            over_pcie = [end for end in ends if kinds[end[1]].cards_over_pcie]
-            for level in network.oversubscribed:
-                switch, rate = network.switch_of_rank(level), network.fabric.switch_bytes_per_s[level]
-                if switch[sender] != switch[receiver]:
-                    above = ((way, int(switch[rank])) for way, rank in ends)
-                    used += [link(Resource("uplink", way, level), each, rate[each]) for way, each in above]
-        if network.host_traffic:
-            used += [link(Resource("host_link", way), rank, kinds[rank].pcie_bytes_per_s) for way, rank in over_pcie]
-        flows.append(Flow(size, used))
-    for rank, size in enumerate(fetched):
-        kind, switch = network.kinds[network.kind_of_rank[rank]], int(network.fabric.pcie_switch_of_rank[rank])
-        ways = [link(Resource("host_link", way), rank, kind.pcie_bytes_per_s) for way in WAYS]
-        flows.append(Flow(size, [*ways, link(PCIE, switch, kind.pcie_bytes_per_s)]))
-    return played([rates[i] for i in range(len(rates))], flows)
 
 
 def all_to_all_s(
