@@ -1,11 +1,10 @@
 """What an average step asks of the shards of a placement, counted from rows that are drawn: the simulator's own eyes.
 
 Tables, batch and placement are read anew: ids after deduplication, the law by which they read rows, which ranks hold
-these rows, distinct rows, misses, bytes of a row. None of it is the closed form's, nor its access curves'. Rows are
-hashed, so that a hot row is at a random place of its table, whole, with the rank that holds this place.
+these rows, distinct rows, misses, bytes by the names of formats. None of it is the closed form's, nor its access
+curves'. Rows are hashed: a hot row is at a random place of its table, whole, with the rank that holds this place.
 """
 
-import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -21,6 +20,7 @@ from cost_models.shards import (
     Ints,
     PlacedShards,
 )
+from cost_models.simulator.named_bytes import NamedTables, bytes_of_row
 from cost_models.simulator.pipelines import ahead_of
 from cost_models.simulator.row_samples import (
     LEAST_SAMPLED,
@@ -31,7 +31,6 @@ from cost_models.simulator.row_samples import (
     law_of_reads,
 )
 from cost_models.simulator.shard_counts import ShardCounts
-from cost_models.tables import Tables
 from cost_models.workload.formats import DTYPES, FORMATS
 from cost_models.workload.models import Workload
 from cost_models.workload.words import Dtype
@@ -48,8 +47,8 @@ class SampledCounts(ShardCounts):
         self._size = int(np.clip(SAMPLED_IN_ALL / len(workload.tables), LEAST_SAMPLED, MOST_SAMPLED))
         self._in_place: list[tuple[Ints, Draw, float]] = []  # shards, the reads of their table, its hottest rows in HBM
         self._start = _starts(placed)[(placed.blocks.sharding != DATA_PARALLEL) | placed.opens_block]
-        tables, samples, prefetched = Tables.of(workload, world), workload.batch(world), ahead_of(workload).fetch > 0
-        super().__init__(tables, placed, world, samples, is_prefetched=prefetched)
+        tables, samples = NamedTables.named(workload, world), workload.batch(world)
+        super().__init__(tables, placed, world, samples, is_prefetched=ahead_of(workload).fetch > 0)
 
     def _read_rows(self) -> None:
         """Draw each table's rows, once for the batch and once for the samples of one rank where it is replicated."""
@@ -158,21 +157,3 @@ def _starts(placed: PlacedShards) -> Floats:
     before = np.concatenate([[0], np.cumsum(placed.rows)[:-1]])
     opening = np.maximum.accumulate(np.where(placed.opens_block, np.arange(len(before)), 0))
     return np.asarray(before - before[opening], dtype=np.float64)
-
-
-_WORD = re.compile(r"(?P<kind>mxfp|mxint|mx|bf|fp|int)(?P<bits>\d+)(?P<layout>_row|_nbit)?")
-
-
-def bytes_of_row(dtype: str, columns: int) -> int:
-    """Bytes of a row by what its format's name says: bits of an element; `mx…`: of one in a block of 16, shared ones
-    dealt out; `mxfp…`, `mxint…`: in blocks of 32 with 8 more bits; `…_row`, `…_nbit`: scale and bias, in fp32 for
-    training tables of 8 bits, else in fp16; `…_nbit`: in whole 16 bytes."""
-    word = _WORD.fullmatch(dtype)
-    if word is None:
-        raise ValueError(f"the name of format {dtype} does not say how many bits an element has")
-    bits, layout = int(word["bits"]), word["layout"]
-    block, more = {"mx": (16, 0), "mxfp": (32, 8), "mxint": (32, 8)}.get(word["kind"], (1, 0))
-    size = -(-(-(-columns // block) * (block * bits + more)) // 8)
-    if layout:
-        size += 8 if (bits, layout) == (8, "_row") else 4
-    return -(-size // 16) * 16 if layout == "_nbit" else size

@@ -1,7 +1,7 @@
 """The simulator's own demand, drawn: beside the expected one, and beside an estimate with a mistake in it."""
 
 from collections.abc import Callable
-from typing import get_args
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,14 +9,12 @@ import pytest
 from cost_models.access import AccessCurves
 from cost_models.shards import DDR_CACHED, DDR_SPLIT, HBM, ROW_WISE, TABLE_WISE, Blocks, PlacedShards
 from cost_models.simulator.conditions import Conditions
-from cost_models.simulator.sampled_counts import SampledCounts, bytes_of_row
+from cost_models.simulator.sampled_counts import SampledCounts
 from cost_models.simulator.shard_counts import ShardCounts
 from cost_models.simulator.simulation import simulate
 from cost_models.step import StepModel
 from cost_models.tables import Tables
-from cost_models.workload.formats import FORMATS
 from cost_models.workload.models import Workload
-from cost_models.workload.words import Dtype
 from tests.oracles.instances import node_group, topology, workload
 
 ROWS = 400_000
@@ -82,19 +80,6 @@ def test_the_same_seed_draws_the_same_rows() -> None:
     assert one.tolist() == same.tolist() != other.tolist()
 
 
-@pytest.mark.parametrize("dtype", get_args(Dtype))
-@pytest.mark.parametrize("columns", [4, 16, 64, 100, 128])
-def test_bytes_of_a_row_follow_from_the_name_of_its_format(dtype: Dtype, columns: int) -> None:
-    """As many as the format's row says."""
-    assert bytes_of_row(dtype, columns) == int(FORMATS[dtype].vector_bytes(columns))
-
-
-def test_a_format_whose_name_says_nothing_is_refused() -> None:
-    """By name."""
-    with pytest.raises(ValueError, match="brainfloat"):
-        bytes_of_row("brainfloat", 4)
-
-
 def tenth_more(name: str, of: type) -> Callable[..., object]:
     was = getattr(of, name)
     return lambda *given, **named: was(*given, **named) * 1.1
@@ -134,3 +119,24 @@ def test_a_mistake_in_the_estimate_is_seen(mistake: str, monkeypatch: pytest.Mon
     assert still == judged
     assert abs(mistaken / estimate - 1) > SEEN
     assert played_too / played == pytest.approx(mistaken / estimate, abs=SEEN)
+
+
+@pytest.mark.parametrize("name", ["forward_wire_bytes", "backward_wire_bytes", "id_bytes", "written_bytes"])
+def test_a_mistake_in_the_bytes_of_all_tables_is_seen(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same of bytes that the estimate looks up once: of vectors on the wire and in memory, and of ids."""
+    cluster, bare = topology(node_group("a", ranks=4, hbm_bytes=1e10)), model((0.9,) * 4, software="hugectr")
+    of, shards = Tables.of, placed(HBM)
+
+    def mistaken(workload: Workload, world: int) -> Tables:
+        stated = of(workload, world)
+        return replace(stated, **{name: 2 * getattr(stated, name)})
+
+    def steps() -> tuple[float, float]:
+        judged = simulate(cluster, bare, shards, conditions=Conditions(draws_rows=True)).step_s
+        return StepModel(cluster, bare).evaluate(shards).step_s, judged
+
+    estimate, judged = steps()
+    monkeypatch.setattr(Tables, "of", mistaken)
+    moved, still = steps()
+    assert still == judged
+    assert moved > estimate * 1.001
