@@ -86,17 +86,17 @@ def results(folder: Path, *, hold_out: bool = True) -> list[Result]:
         if rows.empty:
             print(f"{dataset.name}: no rows; left out", file=sys.stderr)
             continue
-        held_out = _held_out(dataset, folder) if hold_out else None
+        held_out = _held_out(dataset, folder, rows) if hold_out else None
         summary, order = summarise(dataset, rows, held_out), ranking.order_of(dataset, rows, held_out)
         found.append(Result(dataset, rows, summary, order))
     return found
 
 
-def _held_out(dataset: DataSet, folder: Path) -> pd.Series | None:
+def _held_out(dataset: DataSet, folder: Path, rows: pd.DataFrame) -> pd.Series | None:
     if dataset.held_out is None:
         return None
     try:
-        return dataset.held_out(folder)
+        return dataset.held_out(folder).reindex(rows.index)
     except UndeterminedError as error:
         print(f"{dataset.name}: nothing held out: {error}", file=sys.stderr)
         return None

@@ -103,9 +103,9 @@ def summarise(dataset: DataSet, rows: pd.DataFrame, held_out: pd.Series | None) 
     inside = _inside(gated, gated.predicted_s) if len(gated) else None
     others: list[float | None] = [None] * 4
     if held_out is not None and len(gated):
-        kept = held_out.loc[gated.index]
-        away = (kept / gated.measured_s - 1).abs()
-        others = [*_errors(away), _inside(gated, kept)]
+        kept = held_out.loc[gated.index].dropna()  # what could be fitted without its group
+        away = (kept / gated.measured_s[kept.index] - 1).abs()
+        others = [*_errors(away), _inside(gated.loc[kept.index], kept) if len(kept) else None]
     return Summary(
         dataset.name,
         len(gated),

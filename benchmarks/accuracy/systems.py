@@ -7,10 +7,7 @@ from topologies.cluster import Topology
 from topologies.errors import InputError
 from topologies.loading import TOPOLOGIES, load_topology
 
-MODEL = re.compile(r"\b(GB300|GB200|B300|B200|H200|H100|A100|A30|A40|L40S|L40|V100)\b")
 FORMS = ("SXM", "PCIE", "NVL")
-IN_A_RACK = ("GB200", "GB300")
-"""Those of which a rack is one scale-up domain."""
 
 
 class UnknownSystemError(ValueError):
@@ -25,9 +22,22 @@ def _single_groups() -> tuple[tuple[str, str, int], ...]:
     return tuple((name, group.accelerators.device, group.accelerators.count) for name, group in groups)
 
 
+@cache
+def _models() -> re.Pattern[str]:
+    """The names of the catalog's accelerators: H100 of H100-PCIE-80GB."""
+    names = sorted({device.split("-")[0].upper() for _, device, _ in _single_groups()}, key=len, reverse=True)
+    return re.compile(rf"\b({'|'.join(map(re.escape, names))})\b")
+
+
+def _spans_nodes(name: str) -> bool:
+    """Whether a scale-up domain of a topology of the catalog is more than one of its nodes."""
+    group = load_topology(name).nodes[0]
+    return group.domain_ranks > group.accelerators.count
+
+
 def _model_and_form(words: str) -> tuple[str, str] | None:
     """H100 and PCIE of "NVIDIA H100-PCIe-80GB"; None where no model is named."""
-    match = MODEL.search(words.upper())
+    match = _models().search(words.upper())
     if match is None:
         return None
     form = next((form for form in FORMS if form in words.upper().replace(match[1], "")), "")
@@ -82,9 +92,9 @@ def topology_of(accelerator: str, nodes: int, each: int, network: str = "") -> T
         if cards is not None:
             overrides.append(f"nodes.0.links.scale_out.count={max(1, cards.count * each // count)}")
     kind, cards = network_kind(network), load_topology(name).nodes[0].links.scale_out
-    if nodes > 1 and cards is None and model not in IN_A_RACK:
+    if nodes > 1 and cards is None and not _spans_nodes(name):
         raise UnknownSystemError(f"{accelerator}, {nodes} x {each}: {name} has no cards between nodes")
-    if nodes > 1 and kind is not None and model not in IN_A_RACK:
+    if nodes > 1 and kind is not None and not _spans_nodes(name):
         overrides.append(f"nodes.0.links.scale_out.kind={kind}")
     try:
         return load_topology(name, overrides=overrides)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -24,6 +25,7 @@ from benchmarks.accuracy import (
     nccl,
     refit,
     refit_collectives,
+    systems,
     tbe_b200,
     tbe_h100,
     tbe_mi350,
@@ -315,3 +317,26 @@ def test_a_column_that_is_missing_leaves_out_its_data_set_alone(tmp_path: Path) 
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=FACTS.parents[2])
     assert list(json.loads(done.stdout)["rows"]) == ["ugache"]
     assert "hkv: no column 'op'; left out" in done.stderr
+
+
+def test_systems_are_those_of_the_catalog() -> None:
+    """By the names of its accelerators, whatever the number of nodes; others are refused with what is missing."""
+    cluster = systems.topology_of("AMD Instinct MI300X 192GB", 3, 8)
+    assert (cluster.nodes[0].accelerators.device, cluster.world_size) == ("MI300X-192GB", 24)
+    assert systems.topology_of("NVIDIA GB300", 4, 4).nodes[0].domain_ranks >= 16
+    with pytest.raises(systems.UnknownSystemError, match="TPU v5: no such accelerator is known"):
+        systems.topology_of("TPU v5", 1, 4)
+
+
+def test_a_system_with_too_few_rows_leaves_the_others_held_out(capsys: pytest.CaptureFixture[str]) -> None:
+    """And is named: one row of a new system says nothing of a law, and takes nothing from the others."""
+    sizes = 2.0 ** np.arange(9, 30, 3)
+    like = {"device": "H100", "op_name": "alltoall", "operation": "all_to_all", "ranks": 8}
+    rows = pd.DataFrame(
+        [{**like, "system": "many", "buffer_bytes": size, "seconds": 1e-5 + size / 3e11} for size in sizes]
+        + [{**like, "system": "one", "buffer_bytes": 512.0, "seconds": 1e-5}]
+    )
+    found = nccl.held_out_of(rows)
+    assert found[:-1].to_numpy() == pytest.approx(rows.seconds[:-1].to_numpy(), rel=0.02)
+    assert np.isnan(found.iloc[-1])
+    assert "one: nothing held out" in capsys.readouterr().err
