@@ -36,7 +36,7 @@ def mlp_macs(*widths: int) -> int:
 
 
 def counted_by_hand(dense: Mapping[str, Any], tables: list[Table]) -> tuple[object, ...]:
-    """Multiply-accumulates, parameters, activations, products with weights and other MACs of a DLRM or DCNv2, formula by formula."""
+    """MACs, parameters, activations, products with weights and other MACs of a DLRM or DCNv2, formula by formula."""
     embedded = sum(table["features"] * table["dim"] for table in tables)
     numbers = [*dense["bottom_mlp"], dense["numerical_features"]][len(dense["bottom_mlp"]) - 1]
     layers = list(itertools.pairwise((dense["numerical_features"], *dense["bottom_mlp"])))
