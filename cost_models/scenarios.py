@@ -20,8 +20,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cost_models.access import STEEPEST, AccessCurves, unique_rows
+from cost_models.access import AccessCurves
 from cost_models.elementary import exp, log1p, power
+from cost_models.power_laws import STEEPEST, unique_rows
 from cost_models.shards import Floats
 from cost_models.workload.models import Curve, TableProfile, Workload
 
