@@ -65,14 +65,22 @@ def layers_seconds(rates: Sequence[ProductRate], size: DenseSize, samples: float
     return seconds
 
 
+def size_seconds(
+    workload: Workload, size: DenseSize, samples: float, kind: RankKind, passes: float, *, forward_only: bool
+) -> float:
+    """Compute time of layers of one size for a rank's samples: matrix products, and activations `passes` times through
+    HBM in a training step."""
+    crossings = passes * FORWARD_SHARE_OF_TRAFFIC if forward_only else passes
+    moved = size.activation_elements * COMPUTE_DTYPE_BYTES[workload.dense.dtype] * samples * crossings
+    return layers_seconds(kind.products, size, samples, forward_only=forward_only) + moved / kind.hbm_bytes_per_s
+
+
 def dense_seconds(workload: Workload, samples: float, kind: RankKind, passes: float) -> DensePass:
-    """Compute time of one rank's samples: matrix products, and activations `passes` times through HBM."""
+    """Compute time of one rank's samples."""
     training = workload.mode == "training"
 
     def seconds(size: DenseSize, *, forward_only: bool) -> float:
-        crossings = passes * FORWARD_SHARE_OF_TRAFFIC if forward_only else passes
-        moved = size.activation_elements * COMPUTE_DTYPE_BYTES[workload.dense.dtype] * samples * crossings
-        return layers_seconds(kind.products, size, samples, forward_only=forward_only) + moved / kind.hbm_bytes_per_s
+        return size_seconds(workload, size, samples, kind, passes, forward_only=forward_only)
 
     def backward_seconds(size: DenseSize) -> float:
         return seconds(size, forward_only=False) - seconds(size, forward_only=True) if training else 0.0

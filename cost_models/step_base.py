@@ -106,7 +106,7 @@ class StepBase:
         no load is below zero. `lookups` [K] are the seconds on each device of the update of tables that are spread
         evenly, and of their lookup; `parts` are these tables.
         """
-        schedule, beside = self.schedule, self._beside_dense(lookups, parts)
+        schedule, beside = self.schedule, self.beside_dense(lookups, parts)
         if schedule.stage_of_term.get("all_reduce") == "dense" and "replica_shards" not in schedule.stage_of_term:
             summing = [c for c, column in enumerate(self.schedule.columns) if self._sums_gradients(column)]
             sums_s = self.loads[:, summing].max(axis=1, initial=0.0)
@@ -152,7 +152,7 @@ class StepBase:
             for column, factor in self.schedule.targets(term, resource, kind):
                 target[column] += value * factor
 
-    def _beside_dense(self, lookups: tuple[tuple[float, float], ...], parts: tuple[EvenTables, ...]) -> BesideDense:
+    def beside_dense(self, lookups: tuple[tuple[float, float], ...], parts: tuple[EvenTables, ...]) -> BesideDense:
         """The windows in which others run beside the dense part."""
         passes = self.software.activation_passes.value
         dense = tuple(self._dense_seconds(kind, passes) for kind in self.kinds)

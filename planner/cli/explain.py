@@ -9,6 +9,7 @@ from planner.cli import flags, streams
 from planner.cli.streams import Format
 
 if TYPE_CHECKING:
+    from planner.diagnosis.explanation import Explainer
     from planner.document.plan import Plan
     from planner.document.replicas import OtherReplicas
     from planner.planning.tower_modules import TowerModules
@@ -20,6 +21,14 @@ def explain(
         str | None,
         typer.Option(metavar="NAME", help="Explain this table instead of the plan as a whole.", show_default=False),
     ] = None,
+    layer: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PATTERN",
+            help="Explain these layers of the dense part, as in --layer '*', instead of the plan.",
+            show_default=False,
+        ),
+    ] = None,
     output_format: flags.FormatFlag = Format.TABLE,
 ) -> None:
     """Explain what limits a plan, or why a table is where it is.
@@ -30,12 +39,14 @@ def explain(
     found for one world, and with --exchange auto what modules in towers,
     which change the model, would save. For a table: its shards, its cost
     in each stage, and the cost of its other options at the dual
-    multipliers of the bound.
+    multipliers of the bound. For layers of the dense part: FLOPs,
+    parameters, activations and seconds of each.
 
     \b
     Examples:
       planner explain plan.json
       planner explain plan.json --table cat_20
+      planner explain plan.json --layer '*'
     """
     from planner.diagnosis.explanation import Explainer
     from planner.reports import explanation as report
@@ -43,8 +54,13 @@ def explain(
     from planner.reports import plan_summary
     from planner.verification.loading import load_plan
 
+    if table is not None:
+        flags.expect_unused("beside --table", layer=layer)
     streams.doing(f"reading {plan.name}")
     document = load_plan(plan)
+    if layer is not None:
+        _explain_layers(document, layer, output_format)
+        return
     if document.objective is None:
         if table is not None:
             raise typer.BadParameter("the plan places nothing", param_hint="--table")
@@ -69,6 +85,14 @@ def explain(
         else:
             report.render_plan(document, reasons, streams.console(), others, modules)
         return
+    _explain_table(document, explainer, table, output_format)
+
+
+def _explain_table(document: "Plan", explainer: "Explainer", table: str, output_format: Format) -> None:
+    """Why one table is where it is."""
+    from planner.reports import explanation as report
+    from planner.reports import explanation_records as records
+
     names = [planned.name for planned in document.tables]
     if table not in names:
         from topologies.messages import did_you_mean
@@ -81,6 +105,30 @@ def explain(
         streams.write_records(records.table_records(table_reasons), output_format)
     else:
         report.render_table(document, table_reasons, streams.console())
+
+
+def _explain_layers(document: "Plan", pattern: str, output_format: Format) -> None:
+    """Layer by layer, what the dense part takes."""
+    from cost_models.step import StepModel
+    from planner.diagnosis.dense_layers import layer_reasons
+    from planner.document.planned import planned_model
+    from planner.reports import dense_layers as report
+    from topologies.messages import did_you_mean
+
+    model = planned_model(document)
+    if not isinstance(model, StepModel):
+        message = f"the cost model {model.name} knows no layers; plan with --cost-model physical"
+        raise typer.BadParameter(message, param_hint="--layer")
+    if not (names := [each.name for each in model.workload.layers]):
+        message = "the workload says nothing of layers, or gives their totals alone"
+        raise typer.BadParameter(message, param_hint="--layer")
+    if not (reasons := layer_reasons(model, pattern)):
+        message = f"no layer is called {pattern!r}{did_you_mean(pattern, names)}"
+        raise typer.BadParameter(message, param_hint="--layer")
+    if output_format is Format.TABLE:
+        report.render(reasons, streams.console())
+    else:
+        streams.write_records(report.records(reasons), output_format)
 
 
 def _other_groups(document: "Plan") -> "tuple[OtherReplicas, ...]":

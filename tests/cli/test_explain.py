@@ -63,6 +63,20 @@ def test_a_table_is_explained_within_80_columns(run, planned):
     assert f"{table['sharding']} in {table['tier']}" in shown.stdout
 
 
+def test_layers_of_the_dense_part_are_explained_within_80_columns(run, planned):
+    """Each with what it takes, and all; what matches nothing is refused with a name that does."""
+    shown = run("explain", planned, "--layer", "*")
+    assert shown.exit_code == 0
+    assert max(map(len, shown.stdout.splitlines())) <= 80
+    for name in ("bottom_mlp.0", "bottom_mlp", "interaction", "top_mlp", "all"):
+        assert any(line.split()[:1] == [name] for line in shown.stdout.splitlines())
+    layers = json.loads(run("explain", planned, "--layer", "top_mlp*", "--format", "json").stdout)
+    assert [layer["width"] for layer in layers] == [1024, 1024, 512, 256, 1]
+    refused = run("explain", planned, "--layer", "botom_mlp")
+    assert refused.exit_code == 2
+    assert "did you mean 'bottom_mlp'?" in " ".join(refused.stderr.split())
+
+
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
 def test_a_table_of_a_profile_alone_is_explained(run, starter, tmp_path, suffix):
     """Without a dense part a stage takes no time of its own: what tables take of it is hidden."""

@@ -1,0 +1,40 @@
+"""The dense part layer by layer: sums of what the step takes."""
+
+import pytest
+
+from cost_models.dense import dense_seconds
+from cost_models.dense_size import dense_size
+from cost_models.step import StepModel
+from planner.diagnosis.dense_layers import layer_reasons
+from tests.oracles.instances import node_group, topology, workload
+
+LAYERS = [
+    {"kind": "embeddings", "name": "bags", "tables": "*"},
+    {"kind": "mlp", "name": "bottom", "inputs": "numerical", "sizes": [64, 8]},
+    {"kind": "wukong", "inputs": ["bags", "bottom"], "vectors": 4, "compressed": 3, "rank": 2, "sizes": [32]},
+    {"kind": "mlp", "name": "top", "sizes": [16, 1]},
+]
+
+
+@pytest.mark.parametrize("mode", ["training", "inference"])
+def test_layers_add_up_to_the_dense_part(mode: str) -> None:
+    """Seconds, FLOPs and parameters of all layers are those of the step's dense part."""
+    tables = [{"rows": 100, "dim": 8}] * 3
+    asked = workload(tables, dense={"layers": LAYERS, "numerical_features": 5, "dtype": "bf16"}, mode=mode)
+    model = StepModel(topology(node_group("n", nodes=1, ranks=2)), asked)
+    found = layer_reasons(model)
+    (kind,), passes = model.kinds, model.coefficients.software.activation_passes.value
+    whole = dense_seconds(asked, model.batching.samples_per_rank, kind, passes)
+    assert sum(each.seconds for each in found) == pytest.approx(whole.total_s, rel=1e-9)
+    assert sum(each.flops_per_sample for each in found) == (6 if mode == "training" else 2) * dense_size(asked).macs
+    assert sum(each.layer.parameters for each in found) == dense_size(asked).parameters
+
+
+def test_a_pattern_names_layers() -> None:
+    """Layers of a shorthand have its name with a part behind it; the last one has the name itself."""
+    tables = [{"rows": 100, "dim": 8}] * 3
+    model = StepModel(
+        topology(node_group("n", nodes=1, ranks=2)), workload(tables, dense={"layers": LAYERS, "numerical_features": 5})
+    )
+    assert [each.layer.name for each in layer_reasons(model, "bottom*")] == ["bottom.0", "bottom"]
+    assert not layer_reasons(model, "tower")
