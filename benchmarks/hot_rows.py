@@ -11,7 +11,7 @@ from benchmarks.tier_greedy import whole_tables
 from cost_models.model import BlockCosts
 from cost_models.shards import DDR, HBM, Floats
 from cost_models.step import StepModel
-from cost_models.workload.models import TableProfile
+from cost_models.workload.table_profile import TableProfile
 from topologies.cluster import Topology
 
 LOOKED_UP = ("lookup_forward", "lookup_backward", "cache_fetch")

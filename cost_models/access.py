@@ -23,7 +23,8 @@ from cost_models.power_laws import (
     rows_beyond,
     unique_rows_and_slope,
 )
-from cost_models.workload.models import TableProfile, Workload
+from cost_models.workload.models import Workload
+from cost_models.workload.table_profile import TableProfile
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -24,7 +24,8 @@ from cost_models.access import AccessCurves
 from cost_models.elementary import exp, log1p, power
 from cost_models.power_laws import STEEPEST, unique_rows
 from cost_models.shards import Floats
-from cost_models.workload.models import Curve, TableProfile, Workload
+from cost_models.workload.models import Workload
+from cost_models.workload.table_profile import Curve, TableProfile
 
 STREAM = 2
 """Sets these draws apart from those that the simulator makes from the same seed (0 and 1)."""

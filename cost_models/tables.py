@@ -17,8 +17,9 @@ from cost_models.workload.formats import (
     wire_bytes,
     written_bytes,
 )
-from cost_models.workload.models import TableProfile, Workload
+from cost_models.workload.models import Workload
 from cost_models.workload.optimizers import STATE, Optimizer
+from cost_models.workload.table_profile import TableProfile
 from cost_models.workload.words import Dtype
 
 ID_BYTES = 8

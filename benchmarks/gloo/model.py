@@ -8,7 +8,8 @@ from torch import nn
 from torchrec import EmbeddingBagCollection, EmbeddingCollection, KeyedJaggedTensor
 from torchrec.modules.embedding_configs import EmbeddingBagConfig, EmbeddingConfig
 
-from cost_models.workload.models import TableProfile, Workload
+from cost_models.workload.models import Workload
+from cost_models.workload.table_profile import TableProfile
 
 Vectors = dict[str, torch.Tensor]
 

@@ -17,7 +17,7 @@ import numpy as np
 from cost_models.elementary import exp, expm1, power
 from cost_models.shards import Floats
 from cost_models.simulator.graph import Flags
-from cost_models.workload.models import TableProfile
+from cost_models.workload.table_profile import TableProfile
 
 HOTTEST = 2048
 """Rows of a table that are drawn one by one."""

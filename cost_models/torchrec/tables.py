@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 from cost_models.access import AccessCurves
 from cost_models.shards import Floats, Ints
 from cost_models.workload.formats import row_bytes, wire_bytes
-from cost_models.workload.models import Pipeline, TableProfile, Workload
+from cost_models.workload.models import Pipeline, Workload
 from cost_models.workload.optimizers import Optimizer
+from cost_models.workload.table_profile import TableProfile
 
 STATE_PER_WEIGHT: dict[Optimizer, float] = {"sgd": 0, "adam": 2}
 """Bytes of optimizer state per byte of weights (shard_estimators.py: _get_optimizer_multipler); row-wise Adagrad

@@ -2,9 +2,10 @@
 
 from cost_models.workload.dense_part import COMPUTE_DTYPE_BYTES, ComputeDtype, Dense, Dtype
 from cost_models.workload.loading import WORKLOADS, load_workload
-from cost_models.workload.models import Communication, Embedding, TableProfile, Workload
+from cost_models.workload.models import Communication, Embedding, Workload
 from cost_models.workload.optimizers import Optimizer
 from cost_models.workload.profiles import read_profiles
+from cost_models.workload.table_profile import TableProfile
 
 __all__ = [
     "COMPUTE_DTYPE_BYTES",

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from cost_models.workload.dialects import ALIASES, TABLE_SET_NOTES, is_table_set, other_names, translate
-from cost_models.workload.models import TableProfile
+from cost_models.workload.table_profile import TableProfile
 from topologies.documents import Document, Key, Position, did_you_mean, read_yaml
 from topologies.errors import Fault, InputError
 from topologies.sentences import counted

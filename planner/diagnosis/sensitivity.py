@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from cost_models.model import CostModel
 from cost_models.resources import RESOURCE_KINDS
 from cost_models.shards import BELOW_HBM, MEMORIES, PlacedShards
-from cost_models.workload.models import TableProfile
+from cost_models.workload.table_profile import TableProfile
 from topologies.cluster import Flops, NodeGroup, Topology
 from topologies.documents import Record
 

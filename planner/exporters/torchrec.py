@@ -11,7 +11,7 @@ import numpy as np
 from cost_models.shards import COLUMNS_CUT, Ints
 from cost_models.torchrec.topology import TorchRecTopology
 from cost_models.workload.kernels import DTYPE_OF, SERVED_OF, KernelSettings
-from cost_models.workload.models import TableProfile
+from cost_models.workload.table_profile import TableProfile
 from planner.document.plan import Plan, TablePlan
 from planner.document.replicas import expect_one_world
 from planner.exporters.formats import Exported, ExportRequest

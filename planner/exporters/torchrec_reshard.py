@@ -6,7 +6,8 @@ Nothing of torch is imported here. `planner.integrations.torchrec_runtime` makes
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from cost_models.workload.models import TableProfile, Workload
+from cost_models.workload.models import Workload
+from cost_models.workload.table_profile import TableProfile
 from planner.document.plan import Plan
 from planner.document.planned import planned_inputs
 from planner.document.replicas import expect_one_world

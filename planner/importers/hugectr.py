@@ -9,7 +9,7 @@ import numpy as np
 
 from cost_models.registry import COST_MODELS
 from cost_models.shards import COLUMN_WISE, Ints, block_rows
-from cost_models.workload.models import TableProfile
+from cost_models.workload.table_profile import TableProfile
 from planner.importers.adoption import AdoptedTable, AdoptionInputs
 from topologies.documents import did_you_mean
 from topologies.errors import Fault, InputError, shown

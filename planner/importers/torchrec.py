@@ -12,7 +12,7 @@ import numpy as np
 from cost_models.shards import USUAL_SHARDINGS, Ints, PlacementTier, Sharding, block_rows
 from cost_models.torchrec.constants import torchrec_coefficients
 from cost_models.workload.kernels import KernelSettings
-from cost_models.workload.models import TableProfile
+from cost_models.workload.table_profile import TableProfile
 from planner.importers.adoption import AdoptedTable, AdoptionInputs
 from planner.importers.torchrec_kernels import plain_settings, settings_of
 from topologies.documents import did_you_mean

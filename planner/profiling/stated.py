@@ -5,8 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from cost_models.workload.models import TableProfile
 from cost_models.workload.profiles import collect_profiles
+from cost_models.workload.table_profile import TableProfile
 from topologies.documents import Document, did_you_mean, validate
 from topologies.errors import Fault, InputError
 

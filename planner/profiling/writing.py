@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from cost_models.workload.models import TableProfile
+from cost_models.workload.table_profile import TableProfile
 
 SUFFIXES = (".csv", ".parquet", ".yaml", ".yml")
 

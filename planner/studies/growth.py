@@ -2,7 +2,8 @@
 
 import math
 
-from cost_models.workload.models import TableProfile, Workload
+from cost_models.workload.models import Workload
+from cost_models.workload.table_profile import TableProfile
 from topologies.documents import Document, validate
 from topologies.errors import shown
 

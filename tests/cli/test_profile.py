@@ -15,8 +15,8 @@ import pytest
 import sqlglot
 from pyarrow import parquet
 
-from cost_models.workload.models import TableProfile
 from cost_models.workload.profiles import read_profiles
+from cost_models.workload.table_profile import TableProfile
 from planner.document.plan import read_plan
 from topologies.documents import Document, validate
 

@@ -14,7 +14,7 @@ from torchrec.distributed.types import BoundsCheckMode, CacheAlgorithm, CachePar
 from torchrec.modules.embedding_configs import DataType, EmbeddingBagConfig
 from torchrec.modules.embedding_tower import EmbeddingTower
 
-from cost_models.workload.models import TableProfile
+from cost_models.workload.table_profile import TableProfile
 from planner.document.planned import planned_inputs
 from planner.integrations.torchrec_planner import ShardPlanner
 from topologies.errors import InputError

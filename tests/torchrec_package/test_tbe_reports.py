@@ -10,7 +10,8 @@ from fbgemm_gpu.tbe.bench.tbe_data_config import BatchParams, IndicesParams, Poo
 from fbgemm_gpu.tbe.monitoring.bench_params_reporter import TBEBenchmarkParamsReporter
 
 from cost_models.power_laws import hit_rate
-from cost_models.workload.models import TableProfile, Workload
+from cost_models.workload.models import Workload
+from cost_models.workload.table_profile import TableProfile
 from planner.importers.tbe_config import read_tbe_reports
 from topologies.documents import validate
 

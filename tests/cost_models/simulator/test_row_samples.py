@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cost_models.simulator.row_samples import Draw, RowLaw, law_of_distinct, law_of_reads
-from cost_models.workload.models import TableProfile
+from cost_models.workload.table_profile import TableProfile
 
 LAWS = (RowLaw(30_000, 0.0), RowLaw(30_000, 0.8), RowLaw(30_000, 1.2), RowLaw(30_000, 0.0, ((0.1, 0.8), (1.0, 1.0))))
 

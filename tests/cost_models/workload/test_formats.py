@@ -5,7 +5,7 @@ import pytest
 from pydantic import ValidationError
 
 from cost_models.workload.formats import FORMATS, codec_bytes, row_bytes, sum_bytes, wire_bytes, written_bytes
-from cost_models.workload.models import TableProfile
+from cost_models.workload.table_profile import TableProfile
 from cost_models.workload.words import Dtype
 from tests.oracles.instances import workload
 

@@ -11,7 +11,8 @@ import yaml
 
 import planner
 from cost_models.access import AccessCurves
-from cost_models.workload.models import TableProfile, Workload
+from cost_models.workload.models import Workload
+from cost_models.workload.table_profile import TableProfile
 from planner import read_plan, verify, write_plan
 from planner.document.migration import plan_fingerprint
 from planner.document.plan import Plan, Remap

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cost_models.workload.models import TableProfile
+from cost_models.workload.table_profile import TableProfile
 from planner.profiling.curves import access_curve, counted_rows, rows_by_reads, share_of_reads, steepness
 from planner.profiling.reads import HotIds, Reads, counted, no_reads
 from planner.profiling.tallies import tally

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from cost_models.shards import TABLE_COLUMN_WISE, Sharding
-from cost_models.workload.models import TableProfile
+from cost_models.workload.table_profile import TableProfile
 from planner.document.plan import TablePlan
 from planner.document.shards import Shards
 from planner.verification.coverage import coverage_fault

@@ -1,0 +1,206 @@
+"""What each simple kind of layer makes of its inputs: shapes, matrix products, parameters, numbers read and written."""
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from cost_models.workload.layers import Layer
+from topologies.errors import ConflictError
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What flows from one layer to another for one sample: tokens of one width."""
+
+    tokens: float
+    width: int
+    squared_tokens: float | None = None
+    """The mean of their squared number, where it varies from sample to sample. Unset: it does not."""
+
+    @property
+    def numbers(self) -> float:
+        """Numbers of a sample, on the mean."""
+        return self.tokens * self.width
+
+    @property
+    def has_fixed_length(self) -> bool:
+        """Whether all samples have the same whole number of tokens."""
+        return self.squared_tokens is None and float(self.tokens).is_integer()
+
+
+@dataclass(frozen=True)
+class Product:
+    """A matrix product of a sample's forward pass: `rows` x `inner` by `inner` x `columns`, on the mean."""
+
+    rows: float
+    inner: float
+    columns: float
+    has_weights: bool = True
+    """Whether the second matrix is weights; False where both come from the sample."""
+
+    @property
+    def macs(self) -> float:
+        """Multiply-accumulates."""
+        return self.rows * self.inner * self.columns
+
+    @property
+    def weights(self) -> int:
+        """Weights of the second matrix."""
+        return round(self.inner * self.columns) if self.has_weights else 0
+
+
+@dataclass(frozen=True)
+class LayerSizes:
+    """What a kind of layer makes of its inputs."""
+
+    output: Shape
+    products: tuple[Product, ...] = ()
+    other_parameters: int = 0
+    activation_elements: float = 0
+
+
+def _one_vector(inputs: Sequence[Shape]) -> Shape:
+    """Everything of the inputs as one vector of a sample."""
+    if not all(shape.has_fixed_length for shape in inputs):
+        raise ConflictError("has as many tokens as a sample's history; pool it first, or work per token", "inputs")
+    return Shape(1, round(sum(shape.numbers for shape in inputs)))
+
+
+def tokens_of(inputs: Sequence[Shape]) -> Shape:
+    """The tokens of all inputs, of one width."""
+    widths = {shape.width for shape in inputs}
+    if len(widths) > 1:
+        raise ConflictError(
+            f"have tokens of {', '.join(map(str, sorted(widths)))} numbers; give them one width", "inputs"
+        )
+    if len(inputs) == 1:
+        return inputs[0]
+    if not all(shape.has_fixed_length for shape in inputs):
+        raise ConflictError("has as many tokens as a sample's history; pool it before it joins others", "inputs")
+    return Shape(sum(shape.tokens for shape in inputs), widths.pop())
+
+
+def fixed_tokens(inputs: Sequence[Shape]) -> Shape:
+    """The same, of which every sample has as many."""
+    shape = tokens_of(inputs)
+    if not shape.has_fixed_length:
+        raise ConflictError("has as many tokens as a sample's history; pool it first", "inputs")
+    return shape
+
+
+def _linear(layer: Layer, inputs: Sequence[Shape]) -> LayerSizes:
+    read = tokens_of(inputs) if layer.per == "token" else _one_vector(inputs)
+    output = Shape(read.tokens, layer.out or 0, read.squared_tokens)
+    product = Product(read.tokens, read.width, output.width)
+    return LayerSizes(output, (product,), output.width * layer.bias, read.numbers + output.numbers)
+
+
+def _cross(layer: Layer, inputs: Sequence[Shape]) -> LayerSizes:
+    """Each: two products with biases, and one by the first layer's input, number by number."""
+    read, rank = _one_vector(inputs), layer.rank or 0
+    products = (Product(1, read.width, rank), Product(1, rank, read.width)) * layer.count
+    return LayerSizes(
+        read,
+        products,
+        layer.count * (rank + read.width),
+        layer.count * (2 * (read.width + rank) + 2 * read.width),
+    )
+
+
+def _dot(_: Layer, inputs: Sequence[Shape]) -> LayerSizes:
+    """All n x n pairs of the n vectors are multiplied; n(n-1)/2 are kept."""
+    read = fixed_tokens(inputs)
+    count = round(read.tokens)
+    product = Product(count, read.width, count, has_weights=False)
+    return LayerSizes(Shape(1, count * (count - 1) // 2), (product,), 0, read.numbers + count * count)
+
+
+def _compress(layer: Layer, inputs: Sequence[Shape]) -> LayerSizes:
+    read = fixed_tokens(inputs)
+    output = Shape(layer.vectors or 0, read.width)
+    product = Product(read.width, read.tokens, output.tokens)
+    return LayerSizes(output, (product,), 0, read.numbers + output.numbers)
+
+
+def _fm(layer: Layer, inputs: Sequence[Shape]) -> LayerSizes:
+    """X (X^T Y) with a projection Y of the n vectors to k, a norm of the n k numbers, and an MLP to the vectors."""
+    read, rank, vectors = fixed_tokens(inputs), layer.rank or 0, layer.vectors or 0
+    pairs = round(read.tokens) * rank
+    widths = (pairs, *layer.sizes, vectors * read.width)
+    mlp = [Product(1, i, o) for i, o in itertools.pairwise(widths)]
+    products = (
+        Product(read.width, read.tokens, rank),
+        Product(read.tokens, read.width, rank, has_weights=False),
+        *mlp,
+    )
+    projected = rank * read.width
+    moved = 2 * read.numbers + 2 * projected + 3 * pairs + sum(p.inner + p.columns for p in mlp)
+    return LayerSizes(Shape(vectors, read.width), products, 2 * pairs + sum(widths[1:]), moved)
+
+
+def _attention(layer: Layer, inputs: Sequence[Shape]) -> LayerSizes:
+    """Queries of the first input over keys and values of the second, or of the same; scores stay in the kernel
+    (FlashAttention, arXiv:2205.14135)."""
+    if len(inputs) > 2:
+        raise ConflictError("takes one input, or queries and what they look at", "inputs")
+    queries, seen = inputs[0], inputs[-1]
+    heads, head_dim = layer.heads or 0, layer.head_dim or 0
+    wide, narrow = heads * head_dim, (layer.kv_heads or heads) * head_dim
+    itself = queries.squared_tokens or queries.tokens**2
+    pairs = itself if len(inputs) == 1 else queries.tokens * seen.tokens
+    share = 0.5 if layer.causal else 1.0
+    looked_at = pairs / queries.tokens * share if queries.tokens else 0.0
+    rows = heads * queries.tokens
+    products = (
+        Product(queries.tokens, queries.width, wide),
+        Product(seen.tokens, seen.width, narrow),
+        Product(seen.tokens, seen.width, narrow),
+        Product(rows, head_dim, looked_at, has_weights=False),
+        Product(rows, looked_at, head_dim, has_weights=False),
+        Product(queries.tokens, wide, queries.width),
+    )
+    moved = queries.tokens * (2 * queries.width + 4 * wide) + seen.tokens * (2 * seen.width + 4 * narrow)
+    biases = (wide + 2 * narrow + queries.width) * layer.bias
+    return LayerSizes(queries, products, biases, moved)
+
+
+def _norm(_: Layer, inputs: Sequence[Shape]) -> LayerSizes:
+    read = tokens_of(inputs)
+    return LayerSizes(read, (), 2 * read.width, 2 * read.numbers)
+
+
+def _pool(layer: Layer, inputs: Sequence[Shape]) -> LayerSizes:
+    read = sum(shape.numbers for shape in inputs)
+    if layer.stride is None:
+        if len(inputs) > 1:
+            raise ConflictError("averages over the tokens of one input; give one, or stride", "inputs")
+        return LayerSizes(Shape(1, inputs[0].width), (), 0, read)
+    first, others = _one_vector(inputs[:1]), inputs[1:]
+    width = -(-first.width // layer.stride) + (_one_vector(others).width if others else 0)
+    return LayerSizes(Shape(1, width), (), 0, read)
+
+
+def _add(_: Layer, inputs: Sequence[Shape]) -> LayerSizes:
+    if len({(shape.tokens, shape.width) for shape in inputs}) > 1:
+        shown = ", ".join(f"{shape.tokens:g} x {shape.width}" for shape in inputs)
+        raise ConflictError(f"cannot be added: they have {shown} numbers", "inputs")
+    return LayerSizes(inputs[0], (), 0, (len(inputs) + 1) * inputs[0].numbers)
+
+
+def _stack(_: Layer, inputs: Sequence[Shape]) -> LayerSizes:
+    return LayerSizes(tokens_of(inputs))
+
+
+KINDS: dict[str, Callable[[Layer, Sequence[Shape]], LayerSizes]] = {
+    "linear": _linear,
+    "cross": _cross,
+    "dot": _dot,
+    "compress": _compress,
+    "fm": _fm,
+    "attention": _attention,
+    "norm": _norm,
+    "pool": _pool,
+    "add": _add,
+    "stack": _stack,
+}
+"""What each simple kind makes of its inputs."""
