@@ -1,10 +1,13 @@
 """The benchmark of the option space compares what it says."""
 
+import pytest
+
 from benchmarks.option_space import CUTS, searched, tables_of
 from planner.formulation.policy import Policy
 from topologies.loading import load_topology
 
 
+@pytest.mark.slow
 def test_fewer_cuts_are_part_of_every_cut() -> None:
     """Fewer block types, and no plan of them is below the bound over every cut."""
     where, trained = load_topology("dgx-h100"), tables_of(256)

@@ -108,6 +108,7 @@ def test_promises_hold_for_more(number: int) -> None:
     expect_promises(number)
 
 
+@pytest.mark.slow
 def test_the_judge_finds_what_the_planner_finds() -> None:
     """Left to itself, it knows a placement as fast as each plan: what the planner uses is no blind spot of it."""
     found = 0

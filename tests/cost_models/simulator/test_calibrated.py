@@ -214,6 +214,7 @@ def test_what_mixing_takes_is_told(measured: None) -> None:
         assert any("mixing_s" in fault for fault in verify(mixed.model_copy(update={"objective": objective})))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("measured", [{"lookup_bytes_per_s": 5e9}], indirect=True)
 def test_whole_tables_where_mixing_costs_more(measured: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """A table of more ids than others is cut where that gains more than joining all vectors costs, and only there."""

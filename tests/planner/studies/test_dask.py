@@ -61,6 +61,7 @@ def _wait_for_workers(address: str) -> None:
             assert time.monotonic() < end
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_halfway_loses_nothing(
     cluster: tuple[str, list[subprocess.Popen[bytes]]], grid: Callable[..., Grid]
 ) -> None:

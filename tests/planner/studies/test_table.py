@@ -70,6 +70,7 @@ def test_the_frontier_is_what_nothing_beats() -> None:
     assert not on_frontier(frame, "usd_per_hour", "samples_per_s").any()
 
 
+@pytest.mark.slow
 def test_the_best_point_keeps_the_constraints(computed: Computed) -> None:
     """The cheapest of those that are fast enough."""
     axes = {NODES: [1, 2, 4], "workload.global_batch": [262_144]}

@@ -60,7 +60,12 @@ def _beyond_the_world(document: Document) -> None:
 
 
 def _drop_a_shard(document: Document) -> None:
-    del shards(document)[-1]
+    """The last one, or the last of those that are written as one."""
+    last = shards(document)[-1]
+    if last.get("replicas", 1) > 1:
+        last["replicas"] -= 1
+    else:
+        del shards(document)[-1]
 
 
 def _reverse_shards(document: Document) -> None:
