@@ -143,6 +143,8 @@ def _attention(layer: Layer, inputs: Sequence[Shape]) -> LayerSizes:
     (FlashAttention, arXiv:2205.14135)."""
     if len(inputs) > 2:
         raise ConflictError("takes one input, or queries and what they look at", "inputs")
+    if len(inputs) == 2 and layer.causal:
+        raise ConflictError("is of places that look at their own history; give one input, or leave it out", "causal")
     queries, seen = inputs[0], inputs[-1]
     heads, head_dim = layer.heads or 0, layer.head_dim or 0
     wide, narrow = heads * head_dim, (layer.kv_heads or heads) * head_dim

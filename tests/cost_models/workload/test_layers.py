@@ -136,6 +136,8 @@ def test_attention_of_queries_over_a_history() -> None:
     ]
     size = dense_size(history(asked, 10, spread=4))
     assert size.macs == pytest.approx(32 * 32 * (2 + 2 * 10) + 2 * 10 * 32)
+    with pytest.raises(ValidationError, match="look at their own history"):
+        history([asked[0], {**asked[1], "causal": True}], 10)
 
 
 def test_histories_of_several_lengths_cost_the_mean_of_their_squares() -> None:
