@@ -109,7 +109,8 @@ class Dense(Record):
     def _layers_or_shorthands(self) -> Self:
         of_others = (*OF_SHORTHANDS, "macs_per_sample", "parameters")
         if self.layers and (given := [name for name in of_others if name in self.model_fields_set]):
-            message = f"says what layers say; give layers or {', '.join(given)}, not both"
+            names = ", ".join(given)
+            message = f"layers take the place of {names}; give layers or {names}, not both"
             raise ConflictError(message, given[0], "layers")
         return self
 
