@@ -46,7 +46,10 @@ FLOPS = flop / second
 io = [access] = IO
 IOPS = io / second
 watt = [power] = W
+watt_hour = watt * hour = Wh
+joule = watt * second = J
 dollar = [money] = USD
+gram = [mass] = g
 """
 
 
@@ -174,6 +177,8 @@ if TYPE_CHECKING:
     AccessesPerSecond = float
     Watts = float
     DollarsPerHour = float
+    DollarsPerJoule = float
+    GramsPerJoule = float
     Share = float
 else:
     ByteCount = _field_type("byte", "B", "_bytes", "40GB or 40GiB", whole=True)
@@ -183,6 +188,8 @@ else:
     AccessesPerSecond = _field_type("io / second", "IOPS", "_iops", "800kIOPS")
     Watts = _field_type("watt", "W", "_watts", "6.5kW")
     DollarsPerHour = _field_type("dollar / hour", "USD/h", "_usd_per_hour", "32.77USD/h", positive=False)
+    DollarsPerJoule = _field_type("dollar / joule", "USD/J", "_usd_per_joule", "0.12USD/kWh", positive=False)
+    GramsPerJoule = _field_type("gram / joule", "g/J", "_g_per_joule", "350g/kWh", positive=False)
     Share = Annotated[
         float,
         BeforeValidator(parse_fraction),

@@ -134,7 +134,7 @@ def _inspect_prices(file: str) -> Inspection:
     from planner.capacity.prices import load_prices
 
     sheet = load_prices(file)
-    return f"{counted(len(sheet.accelerators) + len(sheet.nodes), 'rate')} of {sheet.date}", ()
+    return f"{counted(len(sheet.rates), 'rate')} of {sheet.date}", ()
 
 
 def _inspect_plan(file: str) -> Inspection:

@@ -162,8 +162,8 @@ PricesFlag = Annotated[
     str | None,
     typer.Option(
         "--prices",
-        metavar="FILE|NAME",
-        help="A price sheet: a YAML file, or the shipped example-2025-01.",
+        metavar="FILE|NAME[@KEY=…]",
+        help="A price sheet: a YAML file, or the shipped example-2025-01; @tariff=spot,region=NAME chooses in it.",
         autocompletion=completion("price sheet"),
     ),
 ]

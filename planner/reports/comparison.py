@@ -65,10 +65,7 @@ def record(name: str, plan: Plan, sheet: PriceSheet | None = None) -> Record:
         "samples_per_s": speed,
         "simulated_step_s": None if simulated is None else simulated.step_s,
         "simulated_samples_per_s": None if simulated is None else simulated.samples_per_s,
-        "usd_per_hour": cost.usd_per_hour,
-        "usd_per_billion_samples": cost.usd_per_billion_samples(speed),
-        "kilowatts": cost.kilowatts,
-        "joules_per_sample": cost.joules_per_sample(speed),
+        **cost.figures(speed),
     }
     figures |= {f"stage_{stage.name}_s": stage.seconds for stage in plan.stages if is_step}
     if is_step and plan.stages:
@@ -214,6 +211,8 @@ def _blocks(records: Sequence[Record]) -> list[list[Row]]:
         ("kW", "kilowatts", lambda value: f"{value:,.4g}"),
         ("J/sample", "joules_per_sample", lambda value: f"{value:,.4g}"),
         ("  x the first", f"joules_per_sample{RATIO}", _times),
+        ("kg CO2e/h", "kg_co2e_per_hour", lambda value: f"{value:,.4g}"),
+        ("kg CO2e/10^9 samples", "kg_co2e_per_billion_samples", lambda value: f"{value:,.4g}"),
     ]
     return [block for block in (inputs, step, parts, memory_rows, cost) if block]
 

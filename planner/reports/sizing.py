@@ -48,7 +48,7 @@ def as_document(choices: Sequence[ClusterChoice]) -> dict[str, object]:
         "max_kilowatts": question.max_kilowatts,
         "max_nodes": question.max_nodes,
         "by": question.by,
-        "prices": None if sheet is None else {"name": sheet.name, "date": sheet.date.isoformat()},
+        "prices": None if sheet is None else sheet.stated,
         "sizes": [
             {
                 **_head(choice),
@@ -96,10 +96,7 @@ def _record(candidate: Candidate, choice: ClusterChoice) -> Record:
         "target_s": candidate.target_s,
         "most_samples_per_s": candidate.most_samples_per_s,
         "gap": candidate.gap,
-        "usd_per_hour": cost.usd_per_hour,
-        "usd_per_billion_samples": cost.usd_per_billion_samples(candidate.samples_per_s),
-        "kilowatts": cost.kilowatts,
-        "joules_per_sample": cost.joules_per_sample(candidate.samples_per_s),
+        **cost.figures(candidate.samples_per_s),
         "reason": broken or candidate.reason,
     }
 

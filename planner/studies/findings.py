@@ -28,6 +28,8 @@ FIGURE_WORDS = {
     "usd_per_billion_samples": "cost per billion samples",
     "kilowatts": "power",
     "joules_per_sample": "energy per sample",
+    "kg_co2e_per_hour": "greenhouse gases per hour",
+    "kg_co2e_per_billion_samples": "greenhouse gases per billion samples",
 }
 LEAST_SAVED = 0.001
 """Share of the step below which a gain is not worth a word."""

@@ -138,9 +138,10 @@ class Resolver:
         return self._grid.document.directory or Path()
 
     def _beside(self, source: str) -> str:
-        """A file beside the study wins over one from here, and both over a catalog name."""
-        beside = self._directory / source
-        return str(beside) if beside.is_file() else source
+        """A file beside the study wins over one from here, and both over a catalog name; `@…` may follow its name."""
+        file = source if (self._directory / source).is_file() else source.partition("@")[0]
+        beside = self._directory / file
+        return f"{beside}{source.removeprefix(file)}" if beside.is_file() else source
 
     def _origin(self, change: AxisChange) -> Origin:
         return self._grid.document, change.where

@@ -38,6 +38,8 @@ FIGURES: Mapping[str, str] = {
     "usd_per_billion_samples": "USD",
     "kilowatts": "kW",
     "joules_per_sample": "J",
+    "kg_co2e_per_hour": "kg/h",
+    "kg_co2e_per_billion_samples": "kg",
 }
 """Columns of numbers that every study has, and their units; NaN where unknown, or where there is no plan."""
 

@@ -23,6 +23,8 @@ Figure = Literal[
     "usd_per_billion_samples",
     "kilowatts",
     "joules_per_sample",
+    "kg_co2e_per_hour",
+    "kg_co2e_per_billion_samples",
 ]
 LARGER_IS_BETTER: frozenset[Figure] = frozenset({"samples_per_s"})
 _UNITS: Mapping[str, tuple[Unit, float]] = {

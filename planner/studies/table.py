@@ -86,13 +86,7 @@ def _row(completed: Done, study: Study, measured: Mapping[int, float]) -> Row:
         row[f"{SAVES_PREFIX}{name}{SAVES_SUFFIX}"] = share
     if completed.inputs is not None:
         speed = record.get("samples_per_s")
-        owed = bill(completed.inputs.topology, completed.inputs.prices)
-        row |= {
-            "usd_per_hour": owed.usd_per_hour,
-            "kilowatts": owed.kilowatts,
-            "usd_per_billion_samples": owed.usd_per_billion_samples(speed),
-            "joules_per_sample": owed.joules_per_sample(speed),
-        }
+        row |= bill(completed.inputs.topology, completed.inputs.prices).figures(speed)
     if point.number in measured and "samples_per_step" in record:
         row["measured_samples_per_s"] = record["samples_per_step"] / measured[point.number]
     broken = "" if "step_s" not in record else broken_constraints(row, study.constraints)

@@ -28,6 +28,8 @@ TITLES = {
     "usd_per_hour": "price per hour",
     "kilowatts": "power",
     "joules_per_sample": "energy per sample",
+    "kg_co2e_per_hour": "greenhouse gases per hour (CO2e)",
+    "kg_co2e_per_billion_samples": "greenhouse gases per billion samples (CO2e)",
 }
 CHOSEN = ("samples_per_s", "step_s", "usd_per_billion_samples", "gap")
 """Figures to choose from in a heat map and along an axis."""

@@ -112,3 +112,87 @@ def test_a_device_that_the_sheet_does_not_name_is_said() -> None:
     words = "is unknown: mine does not name H100-SXM5-80GB; did you mean 'H100-SXM5-80G'?"
     assert notes(h100(), prices) == [f"the price of {h100().nodes[0].name!r} {words}"]
     assert notes(h100(), load_prices("example-2025-01")) == []
+
+
+H100 = "H100-SXM5-80GB"
+
+
+def tariffs(**more: object) -> PriceSheet:
+    """A sheet with three tariffs, and a region with a cheaper spot price, a dearer node and its own energy."""
+    region = {"accelerators": {H100: {"price": {"spot": "1USD/h"}}}, "carbon": "30g/kWh", "pue": 1.25}
+    price = {"on_demand": "4USD/h", "reserved_1y": "3USD/h", "spot": "2USD/h"}
+    rates = {H100: {"price": price, "power": "1kW"}}
+    return sheet(accelerators=rates, regions={"eu-north": region}, carbon="400g/kWh", **more)
+
+
+@pytest.mark.parametrize(
+    ("choice", "of_one"),
+    [
+        ({}, 4.0),
+        ({"tariff": "reserved_1y"}, 3.0),
+        ({"tariff": "spot"}, 2.0),
+        ({"tariff": "spot", "region": "eu-north"}, 1.0),
+        ({"region": "eu-north"}, 4.0),
+    ],
+)
+def test_a_tariff_and_a_region_choose_the_price(choice: dict[str, str], of_one: float) -> None:
+    """What the region does not name is the sheet's."""
+    assert bill(h100(), tariffs(**choice)).usd_per_hour == pytest.approx(16 * of_one)
+
+
+def test_energy_is_that_of_the_site() -> None:
+    """16 kW of nodes: 400 g/kWh without a region; 30 g/kWh of 25 % more there. 0.1 USD/kWh come on top of the price."""
+    assert bill(h100(), tariffs()).kg_co2e_per_hour == pytest.approx(16 * 0.4)
+    north = bill(h100(), tariffs(region="eu-north", electricity="0.1USD/kWh"))
+    assert north.kg_co2e_per_hour == pytest.approx(16 * 1.25 * 0.03)
+    assert north.usd_per_hour == pytest.approx(16 * 4 + 16 * 1.25 * 0.1)
+    assert north.kilowatts == pytest.approx(16)
+    assert north.kg_co2e_per_billion_samples(1e6) == pytest.approx(16 * 1.25 * 0.03 / 3600 / 1e6 * 1e9)
+
+
+def test_what_nobody_says_stays_unknown() -> None:
+    """A price that is given alone, or by the topology, is no spot price; without power energy has no cost."""
+    alone = sheet(accelerators={H100: {"price": "4USD/h"}, "A100": {"price": {"spot": "1USD/h"}}}, tariff="spot")
+    assert bill(h100("nodes.0.price=5USD/h"), alone).usd_per_hour is None
+    assert notes(h100(), alone)[0].endswith(f"mine has no price of {H100} for spot, only for on_demand")
+    zionex = load_topology("zionex-16", overrides=["nodes.0.price=5USD/h"])
+    energy = sheet(accelerators={"B200": {"price": "1USD/h"}}, electricity="0.1USD/kWh", carbon="1g/kWh")
+    known = bill(zionex, energy)
+    assert (known.usd_per_hour, known.kg_co2e_per_hour) == (None, None)
+    assert "as its power is: mine prices electricity" in notes(zionex, energy)[0]
+    assert bill(h100(), sheet(accelerators={H100: {"price": "4USD/h"}})).kg_co2e_per_hour is None
+
+
+def test_the_name_of_a_sheet_may_choose(tmp_path: Path) -> None:
+    """`FILE@tariff=…,region=…`, also where a file has such a sign; a wrong choice names those there are."""
+    text = "name: mine\ndate: 2026-03-01\nsource: a contract\nregions: {eu-north: {carbon: 30g/kWh}}\n"
+    text += "accelerators: {X: {price: {on_demand: 4USD/h, spot: 2USD/h}}}\n"
+    for name in ("mine.yaml", "at@home.yaml"):
+        (tmp_path / name).write_text(text)
+        assert load_prices(tmp_path / name).tariff == "on_demand"
+    chosen = load_prices(f"{tmp_path}/mine.yaml@tariff=spot, region=eu-north")
+    assert chosen.stated == {"name": "mine", "date": "2026-03-01", "tariff": "spot", "region": "eu-north"}
+    for wrong, words in [
+        ("tariff=spotty", "'spotty' is not among on_demand, spot"),
+        ("region=mars", "'mars' is not among eu-north"),
+        ("rate=spot", "'rate=spot' names neither a tariff nor a region"),
+        ("tariff=spot,tariff=spot", "or one twice"),
+    ]:
+        with pytest.raises(InputError, match=words):
+            load_prices(f"{tmp_path}/mine.yaml@{wrong}")
+
+
+@pytest.mark.parametrize(
+    ("rates", "words"),
+    [
+        ({"accelerators": {"X": {"price": {"spot": "1USD/h"}}}, "tariff": "spt"}, "'spt' is not among spot"),
+        ({"accelerators": {"X": {"price": "1USD/h"}}, "region": "eu"}, "'eu' is not among"),
+        ({"accelerators": {"X": {"price": {"spot": 1}}}}, "has no unit"),
+        ({"accelerators": {"X": {"price": "1USD/h"}}, "pue": 0.9}, "greater than or equal to 1"),
+        ({"accelerators": {"X": {"price": "1USD/h"}}, "carbon": "30g"}, "write for example 350g/kWh"),
+    ],
+)
+def test_sheets_that_contradict_themselves_are_refused(rates: dict[str, object], words: str) -> None:
+    """A default tariff without prices would make every price unknown without a word."""
+    with pytest.raises(ValueError, match=words):
+        sheet(**rates)

@@ -1,6 +1,7 @@
 """The table and its findings: constraints, prices, the frontier, measured steps, sentences that are true."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -38,6 +39,21 @@ def test_unknown_prices_stay_unknown(computed: Computed) -> None:
     assert not row["meets"]
     assert row["reason"] == "usd_per_hour is unknown"
     assert any("is unknown; give prices" in sentence for sentence in found.findings)
+
+
+def test_tariffs_and_regions_are_an_axis(computed: Computed, tmp_path: Path) -> None:
+    """The same plan, with the price, energy and greenhouse gases of each; a file beside the study."""
+    sheet = tmp_path / "ours.yaml"
+    sheet.write_text(
+        "{name: ours, date: 2026-03-01, source: a contract, regions: {north: {carbon: 30g/kWh}}, accelerators: "
+        "{A100-SXM4-80GB: {price: {on_demand: 4USD/h, spot: 1USD/h}, power: 1kW}}}"
+    )
+    found = computed(axes={"prices": [f"{sheet}@tariff=on_demand", f"{sheet}@tariff=spot,region=north"]})
+    first, second = found.rows
+    assert first["usd_per_billion_samples"] == pytest.approx(4 * second["usd_per_billion_samples"])
+    assert first["kg_co2e_per_hour"] is None
+    assert second["kg_co2e_per_hour"] == pytest.approx(second["kilowatts"] * 0.03)
+    assert second["kg_co2e_per_billion_samples"] == pytest.approx(second["joules_per_sample"] * 1e9 * 0.03 / 3.6e6)
 
 
 def test_constraints_say_what_breaks_them() -> None:
