@@ -29,13 +29,20 @@ from cost_models.workload.table_profile import TableProfile
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
+Cases = tuple[Ints, Floats, Floats]
+"""Tables, shares of their rows that are cached, and numbers of ids; [n] each."""
 
 LOG_LOOKUPS = np.arange(0.0, 33.0)
 """ln L of the stored curves: steps of one e-fold up to 8e13 ids, with a monotone cubic between them."""
 CHUNK = 512
 """Tables whose curves are computed at once; bounds the working memory at about 50 MB."""
 BISECTIONS = 40
-"""Points in one e-fold of ids: what a window of ids reads is met to twelve digits."""
+"""Halvings of one e-fold of ids: what a window of ids reads is met to twelve digits."""
+AT_ONCE, FEW = 4, 256
+"""Halvings whose points are computed together where so few windows are asked for that calls, not numbers, take time."""
+
+MOST_KEPT = 8
+"""Answers that are kept of the last questions about misses."""
 
 
 @dataclass(frozen=True)
@@ -147,7 +154,7 @@ class AccessCurves:
         brings U(t + L) - U(t) new ones.
         """
         cases, which = _distinct(table, fraction, lookups)
-        return np.asarray(self._misses(*cases)[0][which])
+        return np.asarray(self._misses(cases)[0][which])
 
     def without_place(
         self, table: Ints, fraction: Floats, lookups: Floats, *, is_prefetched: bool
@@ -159,8 +166,9 @@ class AccessCurves:
         had, every other one finds one with the same probability (see `_share_with_place`). No more rows than are missed
         lack one, and they are read as often as missed ones on average.
         """
-        (table, fraction, lookups), which = _distinct(table, fraction, lookups)
-        missed, read = self._misses(table, fraction, lookups)
+        cases, which = _distinct(table, fraction, lookups)
+        table, fraction, lookups = cases
+        missed, read = self._misses(cases)
         first, held = self.unique_rows(table, lookups), fraction * self.rows[table]
         rows = first - held
         if is_prefetched:
@@ -170,8 +178,19 @@ class AccessCurves:
         reads = rows * read / np.maximum(missed, 1e-9)
         return np.asarray(rows[which]), np.asarray(reads[which])
 
-    def _misses(self, table: Ints, fraction: Floats, lookups: Floats) -> tuple[Floats, Floats]:
-        """(distinct rows, their reads) that a cache lacks, of distinct cases; see `missed_rows`."""
+    def _misses(self, cases: Cases) -> tuple[Floats, Floats]:
+        """(distinct rows, their reads) that a cache lacks, of distinct cases; see `missed_rows`.
+
+        The last ones are kept: the same blocks are costed for one kind of rank, and at one exchange, after the other.
+        """
+        key = b"".join(each.tobytes() for each in cases)
+        if (found := self._kept.get(key)) is None:
+            if len(self._kept) == MOST_KEPT:
+                del self._kept[next(iter(self._kept))]
+            found = self._kept[key] = self._misses_of(*cases)
+        return found
+
+    def _misses_of(self, table: Ints, fraction: Floats, lookups: Floats) -> tuple[Floats, Floats]:
         kind, held = self._unique_curves[2][table], fraction * self.rows[table]
         window = np.where(held < 1, held, self._window(kind, np.maximum(held, 1.0)))
         times = (window, window + 1, window + lookups)
@@ -196,12 +215,19 @@ class AccessCurves:
         """Ids that read so many distinct rows, at most as many as the curves reach: by bisection."""
         values, wanted = self._unique_curves[0], log(distinct)
         low = np.clip((values[kind] <= wanted[:, None]).sum(axis=1) - 1, 0, len(LOG_LOOKUPS) - 2).astype(np.float64)
-        high = low + 1
-        for _ in range(BISECTIONS):
-            middle = (low + high) / 2
-            below = self._unique_between(kind, exp(middle)) <= distinct
-            low, high = np.where(below, middle, low), np.where(below, high, middle)
+        width, halvings = 1.0, AT_ONCE if len(kind) <= FEW else 1
+        for _ in range(BISECTIONS // halvings):
+            points = 1 << halvings
+            width /= points
+            middle = low[:, None] + width * np.arange(1, points)  # exact: sums of powers of two
+            below = self._unique_between(kind[:, None], exp(middle)) <= distinct[:, None]
+            low += width * _halved(below, halvings)
         return np.asarray(exp(low))
+
+    @cached_property
+    def _kept(self) -> dict[bytes, tuple[Floats, Floats]]:
+        """What `_misses` found, by its cases; the oldest first."""
+        return {}
 
     @cached_property
     def _of_head(self) -> Floats:
@@ -250,6 +276,15 @@ class AccessCurves:
         return values, _monotone(values, np.concatenate([slope for _, slope in parts])), kinds
 
 
+def _halved(below: Flags, halvings: int) -> Ints:
+    """[n] the part in which so many halvings end, one after the other, of 2^halvings; `below` [n, parts - 1]."""
+    part = np.zeros(len(below), dtype=np.int64)
+    for halving in range(halvings - 1, -1, -1):
+        middle = part + (1 << halving)
+        part = np.where(below[np.arange(len(part)), middle - 1], middle, part)
+    return part
+
+
 def _share_with_place(first: Floats, second: Floats, third: Floats, places: Floats) -> Floats:
     """Share of the rows of a batch that are in a cache with so many `places` beside those of the batch before.
 
@@ -273,7 +308,7 @@ def _share_with_place(first: Floats, second: Floats, third: Floats, places: Floa
     return np.asarray((1 - share) * finds + share * has)
 
 
-def _distinct(table: Ints, fraction: Floats, lookups: Floats) -> tuple[tuple[Ints, Floats, Floats], Ints]:
+def _distinct(table: Ints, fraction: Floats, lookups: Floats) -> tuple[Cases, Ints]:
     """The distinct cases of tables, cached shares and numbers of ids, and which one each is; [n]."""
     cases, which = np.unique(np.stack([table, fraction, lookups], axis=1), axis=0, return_inverse=True)
     return (cases[:, 0].astype(np.int64), np.clip(cases[:, 1], 0.0, 1.0), cases[:, 2]), which.reshape(-1)

@@ -21,9 +21,9 @@ LN2, LN2_REST = 6.93147180369123816490e-01, 1.90821492927058770002e-10
 PER_LN2 = 1.44269504088896338700
 LARGEST, SMALLEST = 709.782712893384, -746.0
 """e^x is infinite above the one and 0 below the other."""
-OF_EXP = [1.0 / factorial(i) for i in range(14, 0, -1)]
+OF_EXP = [np.array(1.0 / factorial(i)) for i in range(14, 0, -1)]
 """Of (e^r - 1) / r for |r| <= ln 2 / 2, the highest power first."""
-OF_LOG = [2.0 / (2 * i + 1) for i in range(11, -1, -1)]
+OF_LOG = [np.array(2.0 / (2 * i + 1)) for i in range(11, -1, -1)]
 """Of ln ((1 + s) / (1 - s)) / s in powers of s^2, for |s| <= 0.172."""
 BLOCK = 1 << 13
 """Numbers that are worked on at once: what is computed stays in a core's cache."""
@@ -88,11 +88,10 @@ def _parts(x: Floats) -> tuple[Floats, NDArray[np.int32]]:
     whole = np.rint(inside * PER_LN2)
     rest = inside - whole * LN2
     rest -= whole * LN2_REST
-    grown = np.full_like(rest, OF_EXP[0])
+    grown = rest * OF_EXP[0]
     for factor in OF_EXP[1:]:
-        grown *= rest
         grown += factor
-    grown *= rest
+        grown *= rest
     return grown, whole.astype(np.int32)
 
 
@@ -123,11 +122,10 @@ def _log_of(x: Floats, more: Floats) -> Floats:
     part -= 1.0
     ratio = part / (2.0 + part)
     square = ratio * ratio
-    series = np.full_like(square, OF_LOG[0])
+    series: Floats = square * OF_LOG[0]
     for factor in OF_LOG[1:-1]:
-        series *= square
         series += factor
-    series *= square
+        series *= square
     # ln (1 + f) = f - (f - s S) s, as f = 2 s + s f: what is rounded is small beside f.
     value = part - ratio * (part - series)
     rest = whole * LN2_REST
@@ -147,8 +145,9 @@ def _log2(x: Floats) -> Floats:
 
 
 def _special(x: Floats, value: Floats) -> Floats:
-    value[x == 0] = -np.inf
-    value[x < 0] = np.nan
-    value[np.isposinf(x)] = np.inf
-    value[np.isnan(x)] = np.nan
+    if not ((x > 0) & (x < np.inf)).all():  # which NaN is not, either
+        value[x == 0] = -np.inf
+        value[x < 0] = np.nan
+        value[x == np.inf] = np.inf
+        value[np.isnan(x)] = np.nan
     return value

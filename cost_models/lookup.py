@@ -71,7 +71,8 @@ class Lookup:
         self._home: Ints = HOME[blocks.tier]
         self._hot: Floats = np.where(IS_IN_PLACE[blocks.tier], 0.0, 1.0)  # share of the lookups that HBM serves
         split = np.flatnonzero(IS_SPLIT[blocks.tier])
-        self._hot[split] = tables.access.hit_rate(table[split], blocks.cache_fraction[split])
+        if len(split):
+            self._hot[split] = tables.access.hit_rate(table[split], blocks.cache_fraction[split])
         self._cached = IS_CACHED[blocks.tier] | is_cached_beside(tables, blocks)
         cached_row = tables.cached_row_bytes(blocks).astype(float)
         row: Floats = np.where(self._cached, cached_row, self._stored_row)
@@ -94,7 +95,8 @@ class Lookup:
             state_arrays=np.where(self._state_below, 0.0, tables.state_arrays[table]),
         )
         cold = np.where(IS_IN_PLACE[blocks.tier], self._unique, 0.0)
-        cold[split] = tables.access.rows_beyond(table[split], blocks.cache_fraction[split], self._lookups[split])
+        if len(split):
+            cold[split] = tables.access.rows_beyond(table[split], blocks.cache_fraction[split], self._lookups[split])
         self._meets_misses: NDArray[np.bool_] = KEEPS_STATE_BELOW[blocks.tier] & batching.is_prefetched
         missed, without_place, read = self._misses(is_prefetched=batching.is_prefetched)
         self._missed: Floats = missed - without_place  # rows that come into caches

@@ -338,20 +338,18 @@ class Schedule:
 
     def resource_of_rank(self, resource: Resource) -> Ints:
         """[W] which instance of a resource each rank uses, numbered from 0, ascending along the ranks."""
-        if resource.level is not None:
-            instance = np.asarray(self.fabric.switch_of_node[resource.level])[self.node_of_rank]
-        else:
-            instance = self._instances[resource.row.shared_by]
-        return np.unique(instance, return_inverse=True)[1].astype(np.int64)
+        return self._instances[resource.row.shared_by if resource.level is None else resource.level]
 
     @cached_property
-    def _instances(self) -> dict[str, Ints]:
-        """[W] which instance each rank uses of a resource, by who shares it."""
-        return {
+    def _instances(self) -> dict[str | int, Ints]:
+        """[W] `resource_of_rank` of a resource, by who shares it; of an uplink, by its level."""
+        instances: dict[str | int, Ints] = {
             "rank": np.arange(self._topology.world_size),
             "card": np.asarray(self.fabric.nic_of_rank),
             "pcie_switch": np.asarray(self.fabric.pcie_switch_of_rank),
             "node": self.node_of_rank,
             "tower": self.tower_of_rank,
             "group": self.kind_of_rank,
+            **{level: above[self.node_of_rank] for level, above in enumerate(self.fabric.switch_of_node)},
         }
+        return {who: np.unique(each, return_inverse=True)[1].astype(np.int64) for who, each in instances.items()}

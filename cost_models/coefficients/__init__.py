@@ -7,9 +7,10 @@ Each value carries its unit, its source and its kind: `spec` (a data sheet), `me
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from cost_models.coefficients.evidence import (
     NEWER,
@@ -90,16 +91,21 @@ _replaced: dict[Place, float] = {}
 def replaced(values: Mapping[Place, float]) -> Iterator[None]:
     """Other values of some coefficients inside the `with` block; how calibration tries them. Not for threads."""
     _replaced.update(values)
-    forget()
+    _validate_anew()
     try:
         yield
     finally:
         _replaced.clear()
-        forget()
+        _validate_anew()
 
 
 def forget() -> None:
     """Read the files anew when they are next asked for."""
+    _document.cache_clear()
+    _validate_anew()
+
+
+def _validate_anew() -> None:
     for reader in (
         collective_files,
         device_coefficients,
@@ -114,22 +120,31 @@ def forget() -> None:
 def _read(
     path: Path, model: type[CoefficientSet], base: Path | None = None, between: Path | None = None
 ) -> CoefficientSet:
+    data: dict[str, Any] = {}
+    for each in (base, between, path):
+        if each is not None:
+            data |= _values(each)
+    return validate(replace(_document(path), data=data), model)
+
+
+@cache
+def _document(path: Path) -> Document:
+    """A file, read once; its data are not to be changed. Raises InputError for one that is no mapping of keys."""
     document = read_yaml(path)
-    _replace(path, document)
-    for below in (between, base):
-        if below is not None:
-            default = read_yaml(below)
-            _replace(below, default)
-            document.data = {**default.data, **document.data}
-    return validate(document, model)
+    if not isinstance(document.data, dict):
+        raise InputError.at(document.source, "must be a mapping of keys", line=1, column=1)
+    return document
 
 
-def _replace(path: Path, document: Document) -> None:
+def _values(path: Path) -> dict[str, Any]:
+    """What a file says, with the values that replace some of its own."""
+    data = dict(_document(path).data)
     for (folder, stem, name), value in _replaced.items():
         if (folder, stem) == (path.parent.name, path.stem):
-            old = document.data[name]
+            old = data[name]
             by_optimizer = {"by_optimizer": dict.fromkeys(old.get("by_optimizer", ()), value)}
-            document.data[name] = {**old, **(by_optimizer if "by_optimizer" in old else {"value": value})}
+            data[name] = {**old, **(by_optimizer if "by_optimizer" in old else {"value": value})}
+    return data
 
 
 def _own_files() -> list[Path]:
@@ -139,7 +154,7 @@ def _own_files() -> list[Path]:
 
 
 def _is_of_collectives(path: Path) -> bool:
-    return "laws" in read_yaml(path).data
+    return "laws" in _document(path).data
 
 
 @cache
@@ -152,13 +167,13 @@ def device_coefficients(device: str) -> DeviceCoefficients:
     directory = _DIRECTORY / "devices"
     default = directory / "default.yaml"
     for path in _own_files():
-        if not _is_of_collectives(path) and read_yaml(path).data.get("name") == device:
+        if not _is_of_collectives(path) and _document(path).data.get("name") == device:
             shipped = directory / f"{device}.yaml"
             return _read(path, DeviceCoefficients, base=default, between=shipped if shipped.is_file() else None)
     own = directory / f"{device}.yaml"
     if not own.is_file():
         return _read(default, DeviceCoefficients)
-    same = read_yaml(own).data.get("same_chip_as")
+    same = _document(own).data.get("same_chip_as")
     return _read(own, DeviceCoefficients, base=default, between=directory / f"{same}.yaml" if same else None)
 
 
@@ -181,7 +196,7 @@ def names_of_files(folder: Literal["devices", "links", "software"]) -> list[str]
     """What the shipped files of a folder are called; of devices also those of the directory USER_DIRECTORY names."""
     names = {path.stem for path in (_DIRECTORY / folder).glob("*.yaml")}
     if folder == "devices":
-        names |= {str(read_yaml(path).data["name"]) for path in _own_files() if not _is_of_collectives(path)}
+        names |= {str(_document(path).data["name"]) for path in _own_files() if not _is_of_collectives(path)}
     return sorted(names)
 
 
