@@ -82,6 +82,11 @@ def tiny_placement(seed: int) -> tuple[Problem, Placement] | None:
     return (problem, placement) if load_state(problem, placement).overflow_bytes() == 0 else None
 
 
+def tiny_placements(seeds: int) -> list[tuple[Problem, Placement]]:
+    """`tiny_placement` of so many seeds, where there is one."""
+    return [placed for seed in range(seeds) if (placed := tiny_placement(seed)) is not None]
+
+
 def just_large_enough(problem: Problem, placement: Placement) -> Problem:
     """The problem with memory pools that the placement, which must fit, fills up to a hundredth of a byte."""
     free = load_state(problem, placement).free

@@ -12,13 +12,11 @@ from planner.solvers.limits import SearchLimits
 from tests.oracles.optima import tiny_optima
 from tests.oracles.placements import faults
 
-CASES = tiny_optima(0, 45)
-
 
 def test_passes_end_at_the_optimum() -> None:
     """The step never rises and the bound never falls; a plan that is called optimal is, and most are."""
     optimal = 0
-    for problem, best_s in CASES:
+    for problem, best_s in tiny_optima(0, 45):
         search, steps, bounds = Deepening(Fluid(problem), SearchLimits(gap=0.0), lambda *_: None), [], []
         search.begin()
         for number in (1, 2):
@@ -39,12 +37,12 @@ def test_passes_end_at_the_optimum() -> None:
         if outcome.status == "optimal":
             assert outcome.step_s <= best_s * (1 + 2 * OPTIMAL_GAP)
             optimal += 1
-    assert optimal >= 0.9 * sum(np.isfinite(best_s) for _, best_s in CASES)
+    assert optimal >= 0.9 * sum(np.isfinite(best_s) for _, best_s in tiny_optima(0, 45))
 
 
 def test_what_is_within_a_mask_is_what_the_relaxation_takes() -> None:
     """All blocks together hold it; without one that the relaxation takes they do not."""
-    for problem, _ in CASES[:12]:
+    for problem, _ in tiny_optima(0, 45)[:12]:
         search = Deepening(Fluid(problem), SearchLimits(), lambda *_: None)
         everything = np.ones(len(problem.block_option), dtype=bool)
         assert search.relaxed_within(everything)

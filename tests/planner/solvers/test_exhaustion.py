@@ -11,7 +11,6 @@ from planner.solvers.limits import SearchLimits
 from planner.solvers.lower_bound import bound_of, relaxed_optimum
 from tests.oracles.optima import tiny_optima
 
-CASES = tiny_optima(0, 45)
 ROUNDING = 1e-8
 BOUND_ROUNDING = 1e-6
 """Relative, by which a bound is rounded down."""
@@ -25,7 +24,7 @@ def incumbent_of(fluid: Fluid) -> Incumbent:
 def test_from_below_the_first_plan_is_the_optimum() -> None:
     """Where a plan is found it is as fast as the best of brute force; the bound never passes that."""
     solved = 0
-    for problem, best_s in CASES:
+    for problem, best_s in tiny_optima(0, 45):
         incumbent = incumbent_of(Fluid(problem))
         ExhaustiveSearch(problem, incumbent).from_below()
         assert incumbent.bound.seconds <= best_s * (1 + ROUNDING)
@@ -39,7 +38,7 @@ def test_from_below_the_first_plan_is_the_optimum() -> None:
 def test_below_a_plan_all_faster_ones_are_tried() -> None:
     """From any plan that fits: the optimum is found and proven, or the work gives out."""
     proven = 0
-    for problem, best_s in CASES:
+    for problem, best_s in tiny_optima(0, 45):
         if np.isinf(best_s):
             continue
         incumbent = incumbent_of(Fluid(problem))
@@ -60,7 +59,7 @@ def test_below_a_plan_all_faster_ones_are_tried() -> None:
 def test_whether_anything_fits_is_known() -> None:
     """With enough work: a placement that fits where brute force has one, and proof of none where it has none."""
     answered = 0
-    for problem, best_s in CASES:
+    for problem, best_s in tiny_optima(0, 45):
         incumbent = Incumbent(Bound(0.0, Fluid(problem).no_multipliers(), None), SearchLimits(), lambda *_: None)
         search = ExhaustiveSearch(problem, incumbent)
         search.renew(20)

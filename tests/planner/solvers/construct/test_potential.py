@@ -11,7 +11,10 @@ from planner.solvers.construct.potential import Potential
 from tests.oracles.instances import tiny_instance
 from tests.oracles.placements import random_placement
 
-SEEDS = [seed for seed in range(60) if len(tiny_instance(seed).options.table)]
+
+def seeds() -> list[int]:
+    """Those of tiny instances that have options."""
+    return [seed for seed in range(60) if len(tiny_instance(seed).options.table)]
 
 
 def half_placed(problem: Problem, seed: int) -> PartialPlacement:
@@ -54,7 +57,7 @@ def grown(problem: Problem, state: LoadState, aim_s: float, scarce: np.ndarray, 
 def test_growth_is_that_of_the_eighth_powers(is_scarce: bool) -> None:
     """Of every block of a single rank, alone and among others that are looked at together."""
     aim_s, compared, infinite = 1e-3, 0, 0
-    for seed in SEEDS:
+    for seed in seeds():
         problem = tiny_instance(seed).problem
         partial = half_placed(problem, seed)
         scarce = is_scarce & (partial.state.free.min(axis=1) > 0)
@@ -79,7 +82,7 @@ def test_growth_is_that_of_the_eighth_powers(is_scarce: bool) -> None:
 def test_blocks_on_one_rank_grow_together() -> None:
     """Several blocks that go to one rank grow the potential as their sum does, and fit only together."""
     aim_s = 1e-3
-    for seed in SEEDS[:20]:
+    for seed in seeds()[:20]:
         problem = tiny_instance(seed).problem
         partial = PartialPlacement(problem, None, None)
         none = np.zeros(len(problem.pool_capacity), dtype=bool)
@@ -101,7 +104,7 @@ def test_blocks_on_one_rank_grow_together() -> None:
 def test_the_largest_share_is_a_blocks_size() -> None:
     """Of a stage's time or of a rank's memory, on the kind of rank where it is largest."""
     aim_s = 1e-3
-    for seed in SEEDS[:30]:
+    for seed in seeds()[:30]:
         problem = tiny_instance(seed).problem
         none = np.zeros(len(problem.pool_capacity), dtype=bool)
         partial = PartialPlacement(problem, None, None)

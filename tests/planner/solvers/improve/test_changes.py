@@ -9,9 +9,7 @@ from planner.problem.load_state import load_state
 from planner.problem.placement import Placement
 from planner.problem.rounding import ROUNDING_BYTES
 from planner.solvers.improve.changes import Changeable
-from tests.oracles.placements import faults, tiny_placement
-
-CASES = [placed for seed in range(90) if (placed := tiny_placement(seed)) is not None]
+from tests.oracles.placements import faults, tiny_placements
 
 
 def step_of(problem: Problem, block: np.ndarray, place: np.ndarray) -> float:
@@ -25,7 +23,7 @@ def step_of(problem: Problem, block: np.ndarray, place: np.ndarray) -> float:
 def test_an_item_elsewhere_makes_the_step_that_is_said() -> None:
     """On every rank, also where it does not fit."""
     compared = 0
-    for problem, placement in CASES:
+    for problem, placement in tiny_placements(90):
         now = Changeable(problem, placement)
         for item in np.flatnonzero(now.may_move)[:4].tolist():
             offers = now.offers(now.without([item]), [item], int(now.block[item]))
@@ -41,7 +39,7 @@ def test_an_item_elsewhere_makes_the_step_that_is_said() -> None:
 def test_swaps_make_the_steps_that_are_said() -> None:
     """With every partner on another rank."""
     compared = 0
-    for problem, placement in CASES:
+    for problem, placement in tiny_placements(90):
         now = Changeable(problem, placement)
         movable = np.flatnonzero(now.may_move)
         for item in movable[:3].tolist():
@@ -57,7 +55,7 @@ def test_swaps_make_the_steps_that_are_said() -> None:
 def test_a_change_that_is_made_leads_to_its_placement() -> None:
     """Its step and its loads are those of the new placement, and the blocks are those that were to come."""
     random, made = np.random.default_rng(0), 0
-    for problem, placement in CASES:
+    for problem, placement in tiny_placements(90):
         now = Changeable(problem, placement)
         for _ in range(4):
             movable = np.flatnonzero(now.may_move)
@@ -79,7 +77,7 @@ def test_a_change_that_is_made_leads_to_its_placement() -> None:
 
 def test_whole_blocks_hold_the_table_on_one_rank() -> None:
     """Each alone is the whole table, of every option that some rank may hold so, and no other is."""
-    for problem, placement in CASES[:20]:
+    for problem, placement in tiny_placements(90)[:20]:
         now = Changeable(problem, placement)
         for table in range(problem.tables):
             whole = set(now.whole_on_rank(table).tolist())

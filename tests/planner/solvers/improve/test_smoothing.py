@@ -5,15 +5,13 @@ import pytest
 
 from planner.problem.load_state import load_state
 from planner.solvers.improve.smoothing import Smoothing
-from tests.oracles.placements import tiny_placement
-
-CASES = [placed for seed in range(60) if (placed := tiny_placement(seed)) is not None]
+from tests.oracles.placements import tiny_placements
 
 
 @pytest.mark.parametrize("squarings", [3, 5])
 def test_ranks_add_up_to_powers_of_their_loads(squarings: int) -> None:
     """By plain loops over columns and ranks: weight x (load / longest load of the stage)^K, floors counting alike."""
-    for problem, placement in CASES:
+    for problem, placement in tiny_placements(60):
         state = load_state(problem, placement)
         smoothing = Smoothing(problem, state, squarings, negligible=0.0)
         seconds = state.stage_seconds() - problem.stage_constants
@@ -29,7 +27,7 @@ def test_ranks_add_up_to_powers_of_their_loads(squarings: int) -> None:
 def test_growth_of_all_ranks_is_the_slope_of_the_value() -> None:
     """To first order, as a small difference shows, where no load is at a floor."""
     compared = 0
-    for problem, placement in CASES:
+    for problem, placement in tiny_placements(60):
         state = load_state(problem, placement)
         smoothing = Smoothing(problem, state, 4, negligible=0.0)
         if smoothing.floor.any() or not len(smoothing.columns):
@@ -45,7 +43,7 @@ def test_the_norm_nears_the_step() -> None:
     """With a high power what counts is the fullest: of two states that differ in the longest stage alone the one with
     the shorter step is worth less."""
     compared = 0
-    for problem, placement in CASES:
+    for problem, placement in tiny_placements(60):
         state = load_state(problem, placement)
         smoothing = Smoothing(problem, state, 7, negligible=0.0)
         better = state.copy()
@@ -59,7 +57,7 @@ def test_the_norm_nears_the_step() -> None:
 
 def test_loads_below_a_floor_count_alike() -> None:
     """A column whose stage lasts as long whatever is moved does not gain by less load."""
-    for problem, placement in CASES:
+    for problem, placement in tiny_placements(60):
         state = load_state(problem, placement)
         smoothing = Smoothing(problem, state, 3, negligible=0.0)
         below = state.load.copy()

@@ -9,15 +9,13 @@ from planner.solvers.bound.cutting_planes import solve_relaxation
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.improve.target import Target, target_seconds
 from planner.solvers.improve.wide import WideBlocks
-from tests.oracles.placements import tiny_placement
-
-CASES = [placed for seed in range(90) if (placed := tiny_placement(seed)) is not None]
+from tests.oracles.placements import tiny_placements
 
 
 def test_the_growth_of_a_block_is_that_of_the_value() -> None:
     """On every rank of problems in which ranks share nothing: loads and bytes apart, and both together."""
     compared = 0
-    for problem, placement in CASES:
+    for problem, placement in tiny_placements(90):
         if problem.extremes.sharing.max() > 1 or any(len(np.unique(p)) < problem.world for p in problem.pool_of_rank):
             continue
         relaxed = solve_relaxation(Fluid(problem))
@@ -42,7 +40,7 @@ def test_the_growth_of_a_block_is_that_of_the_value() -> None:
 def test_wide_blocks_add_up_over_their_ranks() -> None:
     """The parts of all ranks are the growth of the value, shared resources counted once."""
     compared = 0
-    for problem, placement in CASES:
+    for problem, placement in tiny_placements(90):
         wide = WideBlocks(problem)
         relaxed = solve_relaxation(Fluid(problem))
         target, state = Target(problem, relaxed.multipliers, relaxed.stage_seconds), load_state(problem, placement)
@@ -58,7 +56,7 @@ def test_wide_blocks_add_up_over_their_ranks() -> None:
 
 def test_stage_times_make_up_the_step() -> None:
     """Target times of a step sum to it, each as long in proportion as in the relaxation."""
-    for problem, _ in CASES[:20]:
+    for problem, _ in tiny_placements(90)[:20]:
         fluid = Fluid(problem)
         relaxed = solve_relaxation(fluid)
         seconds = target_seconds(fluid, relaxed, relaxed.bound_s * 1.5)
@@ -71,7 +69,7 @@ def test_stage_times_make_up_the_step() -> None:
 
 def test_a_target_only_falls_and_what_is_over_it_is_dear() -> None:
     """A higher one changes nothing; with a lower one the same state costs more."""
-    for problem, placement in CASES[:20]:
+    for problem, placement in tiny_placements(90)[:20]:
         relaxed = solve_relaxation(Fluid(problem))
         state = load_state(problem, placement)
         target = Target(problem, relaxed.multipliers, state.stage_seconds() * 1.2)
