@@ -1,8 +1,9 @@
 """The costs of a step in which some tables have more copies than others.
 
-A group of N ranks has n = N / m ranks for each of m copies of such tables: one of every m neighbours. Within these, the
-costs are those of tables with as many copies as all would have; loads are those of each rank, wherever it is. What
-several ranks share, more of them load here than there are ranks of one copy, so that each brings less of it.
+A group of N ranks has n = N / m ranks for each of m copies of such tables: one of every m neighbours (intra), or a run
+of whole nodes (inter). Within these, the costs are those of tables with as many copies as all would have; loads are
+those of each rank, wherever it is. What several ranks share, more of them may load here than there are ranks of one
+copy, so that each brings less of it.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,7 +31,7 @@ class CopiedTables:
     own: StepCosts
     """The costs of the ranks of one copy."""
     copies: int
-    """Neighbours with the same shards."""
+    """Ranks with the same shards."""
 
     @cached_property
     def _columns(self) -> Ints:
@@ -52,8 +53,10 @@ class CopiedTables:
             cards = self.whole.groups_per_card[k] / self.own.groups_per_card[k]
             for c, column in enumerate(self.own.columns):
                 resource = column.resource
-                if resource.kind in ("uplink", "rails") or self._carrier(column) != resource:
+                if self._carrier(column) != resource:
                     shares[k, c] = 1 / self.copies
+                elif resource.kind in ("uplink", "rails"):
+                    shares[k, c] = _sharing(self.own, resource, k) / _sharing(self.whole, resource, k)
                 elif resource.kind == "nic":
                     shares[k, c] = cards
                 elif resource in one.ranks_sharing:
@@ -74,6 +77,12 @@ class CopiedTables:
         return moved
 
 
+def _sharing(model: StepCosts, resource: Resource, kind: int) -> int:
+    """How many ranks use what the first rank of a kind uses of a resource."""
+    instance, first = model.resource_of_rank(resource), int(np.argmax(model.kind_of_rank == kind))
+    return int((instance == instance[first]).sum())
+
+
 CostsOf = Callable[[StepCosts, Blocks, int], BlockCosts]
 """A method that costs blocks of a model's own tables on a kind of rank."""
 
@@ -83,10 +92,15 @@ class MixedCosts(StepCosts):
 
     @cached_property
     def copies(self) -> Ints:
-        """[T] how many neighbours have the same shards of each table."""
+        """[T] how many ranks have the same shards of each table."""
         if self.replicas is None or not self.replicas.rules:
             return np.ones(len(self.workload.tables), dtype=np.int64)
         return self.replicas.factors([table.name for table in self.workload.tables]) // self.replicas.factor
+
+    @property
+    def copies_apart(self) -> bool:  # type: ignore[override]
+        """Whether these are whole nodes apart."""
+        return self.replicas is not None and self.replicas.layout == "inter"
 
     @cached_property
     def own_blocks(self) -> Blocks:
@@ -107,7 +121,7 @@ class MixedCosts(StepCosts):
 
     @property
     def models_by_copies(self) -> tuple[tuple[int, StepCosts], ...]:
-        """How many neighbours have the same shards of tables, and whose costs those of such tables are."""
+        """How many ranks have the same shards of tables, and whose costs those of such tables are."""
         return ((1, self), *((each.copies, each.own) for each in self._copied))
 
     # -- lines of the exchanges -----------------------------------------------------------------------------------

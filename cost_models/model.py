@@ -1,5 +1,6 @@
 """What every cost model is to the planner: stages, columns, costs of blocks; and how a placement is summed."""
 
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -20,7 +21,6 @@ from cost_models.shards import (
     EXTENT_OF_SHARDING,
     EXTENTS,
     MEMORY_TIERS,
-    RANK,
     SHARED_BY,
     TABLE_COLUMN_WISE,
     Blocks,
@@ -30,7 +30,8 @@ from cost_models.shards import (
     MemoryTier,
     PlacedShards,
     PlacementTier,
-    neighbours,
+    copied_extent,
+    copied_extents,
 )
 from cost_models.stages import VectorExchange
 from cost_models.tables import Tables
@@ -121,6 +122,8 @@ class CostModel(ABC):
     """The cache fractions that are tried in each tier, where the model has its own."""
     chooses_dtypes: bool = False
     """Whether it costs a table in any format, not in the workload's alone."""
+    copies_apart: bool = False
+    """Whether the ranks that have the same shards of a table are whole nodes apart, instead of neighbours."""
     without_error_bars: str | None = "a rating is no time: there are no measurements that it could be compared with"
     """Why predictions carry no error bar; None where they do."""
     cluster: Topology
@@ -210,8 +213,8 @@ class CostModel(ABC):
 
     @property
     def copies(self) -> Ints:
-        """[T] how many neighbours have the same shards of each table: 1, but of tables with more replicas than the
-        groups of ranks that the model is of."""
+        """[T] how many ranks have the same shards of each table: 1, but of tables with more replicas than the groups of
+        ranks that the model is of."""
         return np.ones(len(self.tables.rows), dtype=np.int64)
 
     @cached_property
@@ -221,15 +224,18 @@ class CostModel(ABC):
 
     @cached_property
     def extents(self) -> tuple[ExtentRow, ...]:
-        """The extents of blocks: EXTENTS, then the neighbours that have copies."""
-        return (*EXTENTS, *map(neighbours, self._copy_counts.tolist()))
+        """The extents of blocks: EXTENTS, then those of blocks that have copies."""
+        others = itertools.product(copied_extents(apart=self.copies_apart), self._copy_counts.tolist())
+        return (*EXTENTS, *(copied_extent(extent, copies, apart=self.copies_apart) for extent, copies in others))
 
     def extent_of(self, table: Ints, sharding: Ints) -> Ints:
         """[n] the extent of a block of each `table` in a `sharding`, an index into `extents`."""
         extent, copies = EXTENT_OF_SHARDING[sharding], self.copies[table]
-        return np.where(
-            (extent == RANK) & (copies > 1), len(EXTENTS) + np.searchsorted(self._copy_counts, copies), extent
-        )
+        found, of_count = np.asarray(extent + 0 * copies), np.searchsorted(self._copy_counts, copies)
+        for number, copied in enumerate(copied_extents(apart=self.copies_apart)):
+            own = len(EXTENTS) + number * len(self._copy_counts) + of_count
+            found = np.where((extent == copied) & (copies > 1), own, found)
+        return found
 
     @cached_property
     def memories(self) -> tuple[MemoryTier, ...]:

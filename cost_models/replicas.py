@@ -5,7 +5,7 @@ parallelism, arXiv:2508.03854; `DMPCollection` of TorchRec 1.8.0). The dense par
 """
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Literal, get_args
@@ -34,14 +34,13 @@ class ReplicaRule(Record):
     """Names that the rule spares."""
     factor: Count
     """Their copies: a multiple of those of the other tables."""
-    layout: Annotated[Layout, Field(exclude_if=lambda layout: layout == "intra")] = "intra"
-    """Where they are: on neighbours (intra) alone."""
 
-    @model_validator(mode="after")
-    def _on_neighbours(self) -> "ReplicaRule":
-        if self.layout != "intra":
-            raise ValueError("copies of single tables are planned on neighbours (layout intra) alone; leave inter out")
-        return self
+    @model_validator(mode="before")
+    @classmethod
+    def _in_one_layout(cls, given: object) -> object:
+        if isinstance(given, Mapping) and "layout" in given:
+            raise ValueError("layout is one for all copies: write it beside rules, not in one of them")
+        return given
 
     def are_meant(self, names: Sequence[str]) -> NDArray[np.bool_]:
         """[T] the tables that the rule is about."""
@@ -72,12 +71,10 @@ class Replicas(Record):
     state_every: Count | None = None
     """Steps from one averaging of the optimizer state to the next; unset: it is never averaged."""
     rules: Annotated[tuple[ReplicaRule, ...], Field(exclude_if=lambda rules: not rules)] = ()
-    """Tables with more copies than M. Within each of the M groups, so many neighbours have the same shards of them."""
+    """Tables with more copies than M. Within each of the M groups, so many ranks have the same shards of them."""
 
     @model_validator(mode="after")
     def _whole_intervals(self) -> "Replicas":
-        if self.rules and self.layout != "intra":
-            raise ValueError("rules give neighbours the same shards; leave inter out, or rules")
         if self.is_fully_sharded and self.sync_every != 1:
             raise ValueError("fully_sharded replicas are averaged in each step; leave out sync_every")
         if self.state_every is not None and self.state_every % self.sync_every:

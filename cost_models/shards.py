@@ -84,9 +84,24 @@ is in them."""
 RANK, NODE, WORLD = range(len(EXTENTS))
 
 
-def neighbours(copies: int) -> ExtentRow:
-    """What stands in for a rank where so many neighbours have copies of a block."""
-    return ExtentRow("group", EXTENTS[RANK].exchange, lambda node_of_rank: np.arange(len(node_of_rank)) // copies)
+def copied_extent(extent: int, copies: int, *, apart: bool) -> ExtentRow:
+    """The extent of blocks of which a group of ranks has so many copies: neighbours that stand in for a rank or, of
+    copies that are apart, what is at the same place in each of so many runs of whole nodes."""
+    row = EXTENTS[extent]
+    if copies == 1 or extent not in copied_extents(apart=apart):
+        return row
+
+    def site_of_rank(node_of_rank: Ints) -> Ints:
+        sites = row.site_of_rank(node_of_rank)
+        return np.asarray(sites % ((sites[-1] + 1) // copies) if apart else sites // copies)
+
+    return ExtentRow("group", row.exchange, site_of_rank)
+
+
+def copied_extents(*, apart: bool) -> tuple[int, ...]:
+    """The extents whose sites are others where there are copies: nodes that are apart stand in for one, while
+    neighbours are on one, and on all ranks there are all copies."""
+    return (RANK, NODE) if apart else (RANK,)
 
 
 @dataclass(frozen=True)

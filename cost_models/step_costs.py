@@ -148,7 +148,7 @@ class StepCosts(CostModel):
 
     @property
     def models_by_copies(self) -> "tuple[tuple[int, StepCosts], ...]":
-        """How many neighbours have the same shards of tables, and whose costs those of such tables are."""
+        """How many ranks have the same shards of tables, and whose costs those of such tables are."""
         return ((1, self),)
 
     def on(self, topology: Topology, workload: Workload) -> "StepCosts":

@@ -23,6 +23,13 @@ def ranks_of_groups(world: int, factor: int, layout: Layout) -> Ints:
     return np.arange(world).reshape(-1, factor).T if layout == "intra" else np.arange(world).reshape(factor, -1)
 
 
+def ranks_in_group(rank: Ints, world: int, factor: int, layout: Layout) -> Ints:
+    """[n] the numbers that ranks [n] of a world have in the first of its groups; -1 for those of other groups."""
+    number = np.full(world, -1)
+    number[ranks_of_groups(world, factor, layout)[0]] = np.arange(world // factor)
+    return np.asarray(number[rank])
+
+
 def group_of(topology: Topology, factor: int, layout: Layout) -> Topology:
     """The cluster that one of `factor` groups has while all of them work: its ranks, and its share of the memory that
     it has in common with others. Cards and PCIe switches are those that serve its ranks, at their own rates, though

@@ -18,7 +18,7 @@ from cost_models.simulator.network import SimulatedNetwork
 from cost_models.simulator.process_groups import ProcessGroups
 from cost_models.workload.models import Workload
 from topologies.cluster import Topology
-from topologies.replica_groups import ranks_of_groups
+from topologies.replica_groups import ranks_in_group, ranks_of_groups
 
 
 @dataclass(frozen=True)
@@ -103,11 +103,10 @@ def groups_by_copies(
         return [(None, placed)]
     factors = replicas.factors([table.name for table in workload.tables])
     parts: list[tuple[SimulatedGroups | None, PlacedShards]] = []
+    world = topology.world_size // replicas.factor
     for factor in np.unique(factors).tolist():
-        copies = factor // replicas.factor
-        kept = np.flatnonzero((factors[placed.blocks.table] == factor) & (placed.rank % copies == 0))
-        shards = PlacedShards(
-            placed.blocks.take(kept), placed.rank[kept] // copies, placed.rows[kept], placed.opens_block[kept]
-        )
+        rank = ranks_in_group(placed.rank, world, factor // replicas.factor, replicas.layout)
+        kept = np.flatnonzero((factors[placed.blocks.table] == factor) & (rank >= 0))
+        shards = PlacedShards(placed.blocks.take(kept), rank[kept], placed.rows[kept], placed.opens_block[kept])
         parts.append((SimulatedGroups(topology, workload, replicas.alike(factor)) if factor > 1 else None, shards))
     return parts

@@ -101,9 +101,9 @@ class NodeBlockCosts:
         for group, places in zip(rules.groups, self._room.on_groups, strict=True):
             for i in np.flatnonzero(taken[group.blocks]).tolist():
                 block = int(group.blocks[i])
-                ranks = group.sites.ranks(int(places.sites[self._where[block]]))
-                for at, share in enumerate(group.row_shares[ranks.stop - ranks.start][i]):
-                    kind, label = problem.kind_of_rank[ranks.start + at], self.labels[ranks.start + at]
+                ranks = group.sites.members(int(places.sites[self._where[block]]))
+                for rank, share in zip(ranks.tolist(), group.row_shares[len(ranks)][i], strict=True):
+                    kind, label = problem.kind_of_rank[rank], self.labels[rank]
                     total[label] += taken[block] * (rules.fixed[kind, block] + rules.by_rows[kind, block] * share)
         world = np.flatnonzero(taken[rules.of_world])
         if len(world):

@@ -297,12 +297,12 @@ class BranchingRules:
         sites = np.unique(state.site_labels[group.extent], return_index=True)[1]
         is_open = np.zeros((len(blocks), len(sites)), dtype=bool)
         for i, site in enumerate(sites.tolist()):
-            ranks = group.sites.ranks(site)
+            ranks = group.sites.members(site)
             first = np.unique(state.labels[ranks], return_index=True)[1]
-            share = group.row_shares[ranks.stop - ranks.start][:, first]
-            kind = problem.kind_of_rank[ranks.start]
+            share = group.row_shares[len(ranks)][:, first]
+            kind = problem.kind_of_rank[ranks[0]]
             ask = self.fixed[kind][blocks][:, None] + self.by_rows[kind][blocks][:, None] * share[..., None]
-            is_open[:, i] = self._fits(state, ask, ranks.start + first).all(axis=1) & problem.allowed[kind, blocks]
+            is_open[:, i] = self._fits(state, ask, ranks[first]).all(axis=1) & problem.allowed[kind, blocks]
         return OpenSites(sites, is_open)
 
     def _confine(

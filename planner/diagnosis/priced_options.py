@@ -10,7 +10,6 @@ from cost_models.shards import (
     EXTENT_OF_SHARDING,
     PARTLY_IN_HBM,
     PLACEMENT_TIERS,
-    RANK,
     SHARDING_ROWS,
     SHARDINGS,
     WORLD,
@@ -128,9 +127,7 @@ class PricedOptions:
         base, kind = problem.extremes.base_of_instance, problem.kind_of_rank[rank]
         if extent == WORLD:
             return np.asarray(self._stage_most(base).min(axis=0))
-        site = problem.nodes.of_rank[rank]
-        if extent == RANK:  # each block by itself, with the copies that neighbours have of it
-            site = np.arange(len(own)) // self._model.copies[table]
+        site = problem.sites[int(self._model.extent_of(blocks.table[:1], blocks.sharding[:1])[0])].of_rank[rank]
         load = np.zeros((len(own), len(self._model.columns)))
         for k in range(self._model.kind_count):
             costs = self._model.block_costs(blocks, k)

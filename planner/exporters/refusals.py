@@ -93,5 +93,6 @@ def _reasons(placed: Placed, table: TablePlan, number: int, runtime: Runtime) ->
         yield f"it is {table.sharding}, and DMPCollection has no nodes for submodule_configs; {remedy}"
     nodes = model.host_of_rank if runtime == "torchrec" else model.node_of_rank
     shape = model.workload.stored_rows(profile), profile.dim
-    if fault := coverage_fault(table, shape, nodes, model.node_colocated_shardings, int(model.copies[number])):
+    copies, apart = int(model.copies[number]), model.copies_apart
+    if fault := coverage_fault(table, shape, nodes, model.node_colocated_shardings, copies, apart=apart):
         yield f"{fault}; with anything else it crashes or computes wrong numbers"

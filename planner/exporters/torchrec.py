@@ -77,8 +77,9 @@ def torchrec_plan(
     for (path, name), table, profile in zip(paths, plan.tables, workload.tables, strict=True):
         module = MODULES[profile.pooled] if MODULES[profile.pooled] in copies_of else None
         copies = 1 if module is None else copies_of[module]
-        placement = _placements([ranks // copies for ranks in local], compute_device)
-        parameter = _parameter(with_one_copy(table, copies), profile, workload.stored_rows(profile), placement)
+        own = local[: len(local) // copies] if model.copies_apart else [ranks // copies for ranks in local]
+        kept = with_one_copy(table, copies, model)
+        parameter = _parameter(kept, profile, workload.stored_rows(profile), _placements(own, compute_device))
         plans[module].setdefault(path, {})[name] = parameter
     quantized, groups = qcomms(workload), dmp_collection(plan)
     if groups is not None and copies_of:

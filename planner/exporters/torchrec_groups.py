@@ -15,6 +15,7 @@ from planner.document.plan import Plan, TablePlan
 from planner.document.planned import planned_topology
 from planner.document.shards import Shards
 from topologies.errors import InputError
+from topologies.replica_groups import ranks_in_group
 
 MODULES = {True: "EmbeddingBagCollection", False: "EmbeddingCollection"}
 """The type of the modules whose tables are pooled, or are not."""
@@ -87,7 +88,7 @@ def submodule_configs(
         {
             "module": module,
             "sharding_group_size": model.topology.world_size // copies,
-            "use_inter_host_allreduce": False,
+            "use_inter_host_allreduce": model.copies_apart,
             "sharding_strategy": strategy,
             "plan": plans[module],
         }
@@ -95,12 +96,11 @@ def submodule_configs(
     ]
 
 
-def with_one_copy(table: TablePlan, copies: int) -> TablePlan:
-    """A table of which so many neighbours have `copies`, on the ranks that have one of them, numbered without the
-    others."""
-    if copies == 1:
+def with_one_copy(table: TablePlan, copies: int, model: CostModel) -> TablePlan:
+    """A table of which so many ranks have `copies`, on those that have one of them, numbered without the others."""
+    if copies == 1 or model.replicas is None:
         return table
     shards = table.shards.as_matrix()
-    kept = shards[shards[:, 0] % copies == 0]
-    kept[:, 0] //= copies
+    shards[:, 0] = ranks_in_group(shards[:, 0], model.topology.world_size, copies, model.replicas.layout)
+    kept = shards[shards[:, 0] >= 0]
     return table.model_copy(update={"shards": Shards.from_matrix(kept)})

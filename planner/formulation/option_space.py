@@ -208,7 +208,9 @@ class Space:
         tables, choices = self.model.tables, self.choices
         if SHARDING_ROWS[SHARDINGS[sharding]].cuts_into_sites:
             return self._applies_on_sites(sharding, tier, splits)
-        parts = splits * np.maximum(int(self.sites_of(sharding).sizes.min()) // self.model.copies, 1)
+        least = np.array([int(sites.sizes.min()) for sites in self._sites])
+        extent = self.model.extent_of(np.arange(len(self.units)), np.array(sharding))
+        parts = splits * (least[extent] // self.model.copies)
         is_legal = self.may(sharding, tier, splits)
         if sharding == TABLE_WISE or (sharding == COLUMN_WISE and self.columns_are_splittable):
             is_legal &= self.has_copies

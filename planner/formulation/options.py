@@ -326,6 +326,7 @@ def uncapped_problem(model: CostModel, options: Options) -> Problem:
         kind_of_rank=model.kind_of_rank,
         node_of_rank=model.node_of_rank,
         sites=sites_on(model.node_of_rank, model.extents),
+        copies_apart=model.copies_apart,
         stage_of_column=np.array([column.stage for column in columns], dtype=np.int64),
         resource_of_rank=np.stack([model.resource_of_rank(column.resource) for column in columns]),
         stage_constants=model.constants,

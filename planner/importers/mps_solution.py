@@ -106,7 +106,7 @@ def _held(
     column = row = 0
     is_apart = SHARDING_ROWS[counts[0][0].sharding].cuts_into_sites
     for count in (count for count, times in counts for _ in range(times)):
-        ranks = np.arange(len(inputs.model.node_of_rank))[sites[_extent(count)].ranks(count.site)]
+        ranks = sites[_extent(count)].members(count.site)
         first, held = np.zeros_like(ranks), np.full_like(ranks, count.rows)
         if count.sharding != "data_parallel":
             held = block_rows(np.array(count.rows), len(ranks), np.arange(len(ranks)))

@@ -33,6 +33,7 @@ from planner.problem.load_state import load_state
 from planner.problem.numbers import Floats, Ints
 from planner.problem.placement import Placement
 from planner.problem.relocation import IncumbentPlacement
+from planner.problem.row_shares import part_at
 from planner.solvers.incumbent import OPTIMAL_GAP, Outcome
 from planner.verification.error_bars import with_error_bars
 from planner.verification.infeasibility import explain_exhaustive_search, explain_limit, explain_shortage
@@ -214,12 +215,13 @@ def _shard_matrix(problem: Problem, options: Options, items: list[tuple[int, int
 def rank_rows(problem: Problem, block: int, place: int) -> tuple[Ints, Ints, Ints]:
     """Ranks, first rows and row counts of one placed block; of its own rows, where these are a part of the table's."""
     rows = int(problem.block_rows[block])
-    ranks = np.arange(problem.world)[problem.sites_of(block).ranks(place)]
+    ranks = problem.sites_of(block).members(place)
     if problem.block_replicated[block]:
         return ranks, np.zeros_like(ranks), np.full_like(ranks, rows)
     copies = int(problem.block_copies[block])
     held = block_rows(np.array(rows), len(ranks) // copies, np.arange(len(ranks) // copies))
-    return ranks, np.repeat(np.cumsum(held) - held, copies), np.repeat(held, copies)
+    of_part = part_at(np.arange(len(ranks)), np.array(len(ranks)), np.array(copies), apart=problem.copies_apart)
+    return ranks, (np.cumsum(held) - held)[of_part], held[of_part]
 
 
 def rank_plans(model: CostModel, rank_bytes: Floats, busy: Floats) -> tuple[RankPlan, ...]:

@@ -188,7 +188,7 @@ class _CachedParts:
 
 def _ranks_and_shares(problem: Problem, block: int, place: int) -> tuple[Ints, Floats]:
     """The ranks of a placed block, and the share of the rows that each of them holds."""
-    ranks = np.arange(problem.world)[problem.sites_of(block).ranks(place)]
+    ranks = problem.sites_of(block).members(place)
     part = problem.block_rows[block] / problem.table_rows[problem.table_of_block[block]]
     return ranks, problem.row_shares.on_site(block, len(ranks)) * part
 

@@ -37,6 +37,8 @@ class Problem:
     """[W] ascending; the ranks of a node are consecutive and of one kind."""
     sites: tuple[Sites, ...]
     """Where blocks of each extent may be."""
+    copies_apart: bool
+    """Whether the ranks of a site that hold the same rows are each one of a run of all rows, instead of neighbours."""
     stage_of_column: Ints
     """[C]"""
     resource_of_rank: Ints
@@ -76,8 +78,8 @@ class Problem:
     block_replicated: Bools
     """[B] of world-wide blocks: every rank holds all rows, instead of ceil(rows / W) each in rank order."""
     block_copies: Ints
-    """[B] how many neighbours of a site hold the same rows: a block that is cut over n of its ranks has n / copies
-    parts. 1 but for tables with more replicas than others; of replicated blocks, too."""
+    """[B] how many ranks of a site hold the same rows: a block that is cut over n of its ranks has n / copies parts. 1
+    but for tables with more replicas than others; of replicated blocks, too."""
     block_rows: Ints
     """[B] rows of the block: the table's, or those of its part of them."""
     fixed: Floats

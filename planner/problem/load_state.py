@@ -8,6 +8,7 @@ from planner.problem.arrays import Problem
 from planner.problem.numbers import Floats, Ints
 from planner.problem.placement import Placement
 from planner.problem.row_shares import shares_at
+from planner.problem.sites import Ranks
 
 
 class LoadState:
@@ -36,8 +37,11 @@ class LoadState:
         twin.load, twin.free = self.load.copy(), self.free.copy()
         return twin
 
-    def add(self, item_load: Floats, item_bytes: Floats, ranks: slice) -> None:
-        """Charge consecutive ranks: `item_load` [C, n] seconds and `item_bytes` [M, n]."""
+    def add(self, item_load: Floats, item_bytes: Floats, ranks: Ranks) -> None:
+        """Charge n ranks: `item_load` [C, n] seconds and `item_bytes` [M, n]."""
+        if not isinstance(ranks, slice):
+            item_load, item_bytes = (self._on_all_ranks(values, ranks) for values in (item_load, item_bytes))
+            ranks = slice(0, self._problem.world)
         for target, values, groups in (
             (self.load, item_load, self._column_groups),
             (self.free, -item_bytes, self._tier_groups),
@@ -51,6 +55,12 @@ class LoadState:
                 opens = np.flatnonzero(touched[1:] != touched[:-1]) + 1
                 total = np.add.reduceat(values[rows], np.concatenate([[0], opens]), axis=1)
                 target[rows, reach] += total[:, instance[reach] - touched[0]]
+
+    def _on_all_ranks(self, values: Floats, ranks: Ints) -> Floats:
+        """[R, W] of values [R, n] on these ranks."""
+        wide = np.zeros((len(values), self._problem.world))
+        wide[:, ranks] = values
+        return wide
 
     def add_on_rank(self, load: Floats, size: Floats, rank: int) -> None:
         """Charge one rank: `load` [C] seconds and `size` [M] bytes (negative ones take a block away)."""
@@ -146,13 +156,13 @@ def place_on_groups(problem: Problem, state: LoadState, blocks: Ints, places: In
     rows = problem.block_rows[blocks]
     for extent in np.unique(problem.block_extent[blocks]).tolist():
         of_extent, sites = problem.block_extent[blocks] == extent, problem.sites[extent]
-        block, first, size = blocks[of_extent], sites.first[places[of_extent]], sites.sizes[places[of_extent]]
+        block, start, size = blocks[of_extent], sites.start[places[of_extent]], sites.sizes[places[of_extent]]
         item = np.repeat(np.arange(len(block)), size)
         place_in_group = np.arange(len(item)) - np.repeat(size.cumsum() - size, size)
         copies = problem.block_copies[block[item]]
-        share = shares_at(rows[of_extent][item], size[item], place_in_group, copies)
+        share = shares_at(rows[of_extent][item], size[item], place_in_group, copies, apart=problem.copies_apart)
         share[problem.block_replicated[block[item]]] = 1.0
-        _place_parts(problem, state, block[item], first[item] + place_in_group, share, sign)
+        _place_parts(problem, state, block[item], sites.order[start[item] + place_in_group], share, sign)
 
 
 def _place_parts(
@@ -182,8 +192,8 @@ def place_block(problem: Problem, state: LoadState, block: int, place: int, sign
         state.add_on_rank(sign * load, sign * size, place)
         return
     ranks = sites.ranks(place)
-    share = problem.row_shares.on_site(block, ranks.stop - ranks.start)
-    load, size = spread(problem, block, share, problem.kind_of_rank[ranks])
+    kinds = problem.kind_of_rank[ranks]
+    load, size = spread(problem, block, problem.row_shares.on_site(block, len(kinds)), kinds)
     state.add(sign * load, sign * size, ranks)
 
 

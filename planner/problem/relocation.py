@@ -18,6 +18,7 @@ from planner.problem.arrays import Problem
 from planner.problem.numbers import Bools, Floats, Ints
 from planner.problem.placement import Placement
 from planner.problem.products import product
+from planner.problem.row_shares import part_at
 
 COLUMN_UNIT = 4
 """Columns of blocks are multiples of 4."""
@@ -123,13 +124,11 @@ class IncumbentPlacement:
         column = end - width - (end - width)[opens]
         rows_before = _rows_before(problem, block)
         column[problem.option_apart[problem.block_option[block]]] = 0
-        first, ranks = ranks_of(problem, block, place)
-        item = np.repeat(np.arange(len(block)), ranks)
-        position = np.arange(len(item)) - np.repeat(np.cumsum(ranks) - ranks, ranks)
+        item, rank, position, ranks = ranks_of(problem, block, place)
         row_start, rows = _rows(problem, block[item], ranks[item], position)
         parts = Rectangles(
             table=table[item],
-            rank=first[item] + position,
+            rank=rank,
             row_start=rows_before[item] + row_start,
             rows=rows,
             column_start=column[item],
@@ -167,9 +166,8 @@ class IncumbentPlacement:
         before = self.rectangles.take(np.arange(*self._table_start[table : table + 2]))
         count, size = int((block == block[0]).sum()), int(problem.block_rows[block[0]])
         slots: dict[int, int] = {}
-        first, _ = ranks_of(problem, block, place)
         for item in range(count):
-            here = np.flatnonzero(before.rank == first[item])
+            here = np.flatnonzero(before.rank == problem.sites_of(int(block[item])).first[place[item]])
             slot = int(before.row_start[here[0]]) // size if len(here) else count
             if slot < count:
                 slots.setdefault(slot, item)
@@ -181,12 +179,12 @@ class IncumbentPlacement:
         block, place = placement.item_block[items], placement.item_place[items]
         width = self.block_columns[block] // COLUMN_UNIT
         before = self.rectangles.take(np.arange(*self._table_start[table : table + 2]))
-        first, ranks = ranks_of(problem, block, place)
         profile = np.zeros((len(items), int(width.sum()) + 1))
-        for i, (begin, count) in enumerate(zip(first.tolist(), ranks.tolist(), strict=True)):
-            here = np.flatnonzero((before.rank >= begin) & (before.rank < begin + count))
-            position = before.rank[here] - begin
-            row_start, rows = _rows(problem, np.full(len(here), block[i]), np.full(len(here), count), position)
+        for i in range(len(items)):
+            ranks = problem.sites_of(int(block[i])).members(int(place[i]))
+            here = np.flatnonzero(np.isin(before.rank, ranks))
+            position = np.searchsorted(ranks, before.rank[here])
+            row_start, rows = _rows(problem, np.full(len(here), block[i]), np.full(len(here), len(ranks)), position)
             every = np.arange(len(here))
             common = _shared(row_start, rows, before.row_start[here], before.rows[here], every, every)
             starts = before.column_start[here] // COLUMN_UNIT
@@ -248,20 +246,32 @@ def _excess_bytes(problem: Problem, stored: Floats, memories: list[int]) -> floa
     return float(np.maximum(taken - np.maximum(room, 0.0), 0.0).sum())
 
 
-def ranks_of(problem: Problem, block: Ints, place: Ints) -> tuple[Ints, Ints]:
-    """First rank and number of ranks of placed blocks."""
-    first, size = np.empty_like(place), np.empty_like(place)
-    for extent, sites in enumerate(problem.sites):
-        here = problem.block_extent[block] == extent
-        first[here], size[here] = sites.first[place[here]], sites.sizes[place[here]]
-    return first, size
+def first_ranks(problem: Problem, block: Ints, place: Ints) -> Ints:
+    """[n] the first rank of each of the placed blocks."""
+    firsts = [sites.first for sites in problem.sites]
+    extents = problem.block_extent[block].tolist()
+    return np.array([firsts[extent][at] for extent, at in zip(extents, place.tolist(), strict=True)], dtype=np.int64)
+
+
+def ranks_of(problem: Problem, block: Ints, place: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+    """Of each rank [n] of each of the placed blocks: the number of the block, the rank, its position among those of the
+    block, and how many these are, of each block."""
+    extent, start, size = problem.block_extent[block], np.empty_like(place), np.empty_like(place)
+    for number in np.unique(extent).tolist():
+        here, sites = extent == number, problem.sites[number]
+        start[here], size[here] = sites.start[place[here]], sites.sizes[place[here]]
+    item = np.repeat(np.arange(len(block)), size)
+    position = np.arange(len(item)) - np.repeat(np.cumsum(size) - size, size)
+    orders = np.stack([sites.order for sites in problem.sites])
+    return item, orders[extent[item], start[item] + position], position, size
 
 
 def _rows(problem: Problem, block: Ints, ranks: Ints, position: Ints) -> tuple[Ints, Ints]:
     """First of the block's rows, and how many of them, that the rank at a position of its site holds."""
     rows, copies = problem.block_rows[block], problem.block_copies[block]
     size = -(-rows // np.where(problem.block_replicated[block], 1, ranks // copies))
-    start = np.minimum(np.where(problem.block_replicated[block], 0, position // copies * size), rows)
+    part = part_at(position, ranks, copies, apart=problem.copies_apart)
+    start = np.minimum(np.where(problem.block_replicated[block], 0, part * size), rows)
     return start, np.minimum(size, rows - start)
 
 

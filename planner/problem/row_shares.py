@@ -1,5 +1,5 @@
 """Rows of blocks that are cut by rows: over how many ranks, and which share of what all its ranks hold each of them
-holds. Where neighbours hold copies of the same rows, shares add up to 1 all the same."""
+holds. Where several ranks hold copies of the same rows, shares add up to 1 all the same."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -52,7 +52,7 @@ class RowShares:
             return np.ones(ranks)
         key = int(problem.block_rows[block]), ranks, int(problem.block_copies[block])
         if key not in self._known:
-            self._known[key] = row_shares(*key)
+            self._known[key] = row_shares(*key, apart=problem.copies_apart)
         return self._known[key]
 
     def on_every_site(self, block: int) -> Floats:
@@ -60,19 +60,25 @@ class RowShares:
         problem, sites = self.problem, self.problem.sites_of(block)
         if problem.block_replicated[block]:
             return np.ones(problem.world)
-        size = np.repeat(sites.sizes, sites.sizes)
-        place = np.arange(problem.world) - np.repeat(sites.first, sites.sizes)
-        return shares_at(np.asarray(problem.block_rows[block]), size, place, problem.block_copies[block])
+        size, place = sites.sizes[sites.of_rank], sites.position_of_rank
+        rows, copies = np.asarray(problem.block_rows[block]), problem.block_copies[block]
+        return shares_at(rows, size, place, copies, apart=problem.copies_apart)
 
 
-def row_shares(rows: int, ranks: int, copies: int = 1) -> Floats:
+def row_shares(rows: int, ranks: int, copies: int = 1, *, apart: bool = False) -> Floats:
     """Shares of `rows` cut into ceil-blocks over `ranks`, in order; the last ones may be smaller or empty. So many
-    neighbours hold `copies` of one block, each a part of its share."""
-    return shares_at(np.array(rows), np.array(ranks), np.arange(ranks), np.array(copies))
+    ranks hold `copies` of one block, each a part of its share: neighbours, or one of each run of all blocks."""
+    return shares_at(np.array(rows), np.array(ranks), np.arange(ranks), np.array(copies), apart=apart)
 
 
-def shares_at(rows: Ints, ranks: Ints, place: Ints, copies: Ints) -> Floats:
+def shares_at(rows: Ints, ranks: Ints, place: Ints, copies: Ints, *, apart: bool = False) -> Floats:
     """[n] the share of `rows` that the rank at a `place` of so many holds, where they are cut into ceil-blocks of which
-    so many neighbours hold `copies`."""
+    so many ranks hold `copies`."""
     size = -(-rows // (ranks // copies))
-    return np.asarray(np.clip(rows - place // copies * size, 0, size) / rows / copies)
+    return np.asarray(np.clip(rows - part_at(place, ranks, copies, apart=apart) * size, 0, size) / rows / copies)
+
+
+def part_at(place: Ints, ranks: Ints, copies: Ints, *, apart: bool) -> Ints:
+    """[n] which of the ceil-blocks the rank at a `place` of so many holds: so many neighbours hold the same, or all
+    blocks come in turn, so many times."""
+    return np.asarray(place % (ranks // copies) if apart else place // copies)

@@ -11,13 +11,13 @@ MANY = 32
 
 
 def site_bins(problem: Problem, blocks: Ints) -> Sites | None:
-    """Return the sites of blocks that are cut over groups of ranks, all of one extent, where these are many and none
-    shares a resource or a memory with another; else None."""
+    """Return the sites of blocks that are cut over groups of ranks, all of one extent, where these are many runs and
+    none shares a resource or a memory with another; else None."""
     extents = np.unique(problem.block_extent[blocks])
     if len(extents) != 1:
         return None
     sites = problem.sites[int(extents[0])]
-    if sites.reach != "group" or sites.count < MANY:
+    if sites.reach != "group" or sites.count < MANY or not sites.are_runs:
         return None
     first = sites.first[1:]
     instances = (*problem.resource_of_rank, *problem.pool_of_rank)

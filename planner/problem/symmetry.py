@@ -84,7 +84,10 @@ def _row_shares(problem: Problem) -> list[Floats]:
         here = (problem.block_extent == extent) & by_rows
         cuts = np.unique(np.stack([problem.block_rows[here], problem.block_copies[here]]), axis=1)
         for rows, copies in cuts.T.tolist():
-            shares.append(np.concatenate([row_shares(rows, ranks, copies) for ranks in sites.sizes.tolist()])[None])
+            of_rank = np.empty(problem.world)
+            of_sites = (row_shares(rows, n, copies, apart=problem.copies_apart) for n in sites.sizes.tolist())
+            of_rank[sites.order] = np.concatenate([*of_sites])
+            shares.append(of_rank[None])
     return shares
 
 

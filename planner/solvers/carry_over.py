@@ -7,7 +7,7 @@ import numpy as np
 from planner.problem.load_state import load_state, place_block
 from planner.problem.numbers import Bools, Floats, Ints
 from planner.problem.placement import Placement
-from planner.problem.relocation import IncumbentPlacement, ranks_of
+from planner.problem.relocation import IncumbentPlacement, first_ranks, ranks_of
 from planner.solvers.bound.cutting_planes import FluidSolution, solve_relaxation
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.bound.infeasible import shortage
@@ -77,13 +77,14 @@ class CarryOver:
         problem, start = self._problem, self._incumbent.start
         state = load_state(problem, start)
         leaving = np.zeros(len(start.item_block), dtype=bool)
-        first, count = ranks_of(problem, start.item_block, start.item_place)
+        items, ranks, _, _ = ranks_of(problem, start.item_block, start.item_place)
         size = self._most_bytes(start)
         for m, (pool, capacity) in enumerate(zip(problem.pool_of_rank, problem.pool_capacity, strict=True)):
             firsts = np.unique(pool, return_index=True)[1]
             for rank in firsts[state.free[m, firsts] < headroom * capacity[pool[firsts]]].tolist():
                 last = int(np.searchsorted(pool, pool[rank], side="right"))
-                here = np.flatnonzero((first < last) & (first + count > rank) & (size[:, m] > 0) & ~leaving)
+                is_there = np.bincount(items[(ranks >= rank) & (ranks < last)], minlength=len(leaving)) > 0
+                here = np.flatnonzero(is_there & (size[:, m] > 0) & ~leaving)
                 here = here[np.lexsort((size[here, m], problem.block_extent[start.item_block[here]]))]
                 while len(here) and (lack := headroom * capacity[pool[rank]] - float(state.free[m, rank])) > 0:
                     on_ranks = here[problem.is_on_rank[start.item_block[here]]]
@@ -98,7 +99,7 @@ class CarryOver:
     def _most_bytes(self, placement: Placement) -> Floats:
         """Return the bytes [I, M] that each block takes on the rank where it takes most."""
         problem, block = self._problem, placement.item_block
-        first, _ = ranks_of(problem, block, placement.item_place)
+        first = first_ranks(problem, block, placement.item_place)
         share = problem.row_shares.largest[problem.kind_of_rank[first], block][:, None]
         size = problem.bytes_fixed[:, block] + problem.bytes_by_rows[:, block] * share
         return np.asarray(size.max(axis=0))

@@ -5,12 +5,11 @@ import numpy as np
 from cost_models.shards import (
     DATA_PARALLEL,
     EXTENT_OF_SHARDING,
-    EXTENTS,
     SHARDING_ROWS,
     SHARDINGS,
     Ints,
     block_rows,
-    neighbours,
+    copied_extent,
 )
 from planner.document.plan import TablePlan
 from planner.document.shards import Shards
@@ -18,12 +17,18 @@ from planner.formulation.option_space import COLUMN_UNIT
 
 
 def coverage_fault(
-    table: TablePlan, shape: tuple[int, int], node_of_rank: Ints, colocated: tuple[int, ...], copies: int = 1
+    table: TablePlan,
+    shape: tuple[int, int],
+    node_of_rank: Ints,
+    colocated: tuple[int, ...],
+    copies: int = 1,
+    *,
+    apart: bool = False,
 ) -> str | None:
     """What is wrong with how a table's shards cover it; None when every element is held as the sharding says.
 
     `shape` are its stored rows and its columns; `node_of_rank` is [W]; `colocated` are shardings of which the blocks
-    are on different ranks of one node; so many neighbours have `copies` of each shard.
+    are on different ranks of one node; so many ranks have `copies` of each shard, neighbours or whole nodes `apart`.
     """
     shards, world, (rows, columns) = table.shards, len(node_of_rank), shape
     sharding = SHARDINGS.index(table.sharding)
@@ -39,8 +44,7 @@ def coverage_fault(
     nodes = node_of_rank[shards.rank]
     if sharding in colocated and (len(set(nodes.tolist())) != 1 or len(set(shards.rank.tolist())) != len(shards)):
         return f"{table.sharding} needs different ranks of one node"
-    extent = EXTENTS[EXTENT_OF_SHARDING[sharding]]
-    site_of_rank = (neighbours(copies) if extent.reach == "rank" and copies > 1 else extent).site_of_rank(node_of_rank)
+    site_of_rank = copied_extent(EXTENT_OF_SHARDING[sharding], copies, apart=apart).site_of_rank(node_of_rank)
     if SHARDING_ROWS[table.sharding].cuts_into_sites:
         return _parts_fault(table, rows, site_of_rank)
     for _, _, index in blocks:
@@ -48,7 +52,8 @@ def coverage_fault(
         if not np.array_equal(shards.rank[index], ranks):
             return f"{table.sharding} needs one shard on each of its ranks, in their order"
         held = block_rows(np.array(rows), len(ranks) // copies, np.arange(len(ranks) // copies))
-        rank_rows, start = np.repeat(held, copies), np.repeat(np.cumsum(held) - held, copies)
+        in_turn = np.tile if apart else np.repeat
+        rank_rows, start = in_turn(held, copies), in_turn(np.cumsum(held) - held, copies)
         if sharding == DATA_PARALLEL:
             rank_rows, start = np.full(len(ranks), rows), np.zeros(len(ranks), dtype=np.int64)
         if not (np.array_equal(shards.rows[index], rank_rows) and np.array_equal(shards.row_start[index], start)):

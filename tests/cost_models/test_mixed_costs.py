@@ -35,21 +35,33 @@ def mixed(factor: int, more: int, **fields: object) -> Replicas:
 
 
 def held(model: StepModel, sharding: int, tables: Ints, copies: int) -> PlacedShards:
-    """Tables on the ranks of a group in turn, or cut over its nodes or over all of it; neighbours have the copies."""
-    world, on_node = model.topology.world_size, model.topology.nodes[0].accelerators.count
-    cut = {TABLE_WISE: copies, TABLE_ROW_WISE: on_node, ROW_WISE: world}[sharding]
+    """Tables on the ranks of one copy in turn, or cut over its nodes or over all of it, and the same of each other
+    copy: on neighbours, or whole runs of ranks apart."""
+    replicas, world = model.replicas, model.topology.world_size // copies
+    on_node = model.topology.nodes[0].accelerators.count
+    if replicas is None or replicas.layout == "intra":
+        on_node //= copies
+    cut = {TABLE_WISE: 1, TABLE_ROW_WISE: on_node, ROW_WISE: world}[sharding]
     table, rank, rows, opens = [], [], [], []
     for number in tables.tolist():
         whole, first = int(model.tables.rows[number]), number * cut % world
-        size = -(-whole // (cut // copies))
+        size = -(-whole // cut)
         for place in range(cut):
-            table.append(number)
-            rank.append(first + place)
-            rows.append(max(0, min(size, whole - place // copies * size)))
-            opens.append(place == 0)
+            for copy in range(copies):
+                table.append(number)
+                rank.append(own_rank(model, first + place, copy, copies))
+                rows.append(max(0, min(size, whole - place * size)))
+                opens.append(place == copy == 0)
     of, zeros = np.array(table), np.zeros(len(table), dtype=np.int64)
     blocks = Blocks(of, zeros + sharding, zeros + HBM, model.tables.dim[of], zeros.astype(float))
     return PlacedShards(blocks, np.array(rank), np.array(rows), np.array(opens))
+
+
+def own_rank(model: StepModel, place: int, copy: int, copies: int) -> int:
+    """The rank of a copy that has the same shards as that at this place of all others."""
+    if model.replicas is None or model.replicas.layout == "intra":
+        return place * copies + copy
+    return place + copy * (model.topology.world_size // copies)
 
 
 def beyond_latencies(model: StepModel, placed: PlacedShards) -> dict[str, float]:
@@ -74,24 +86,24 @@ CUT: dict[str, object] = {"strategy": "fully_sharded", "sync_every": 1}
     [("flat", each) for each in ("nothing", "cards and switches", "uplinks", "host links")]
     + [("sptt", each) for each in ("cards and switches", "uplinks")],
 )
-@pytest.mark.parametrize(("factor", "more"), [(1, 2), (1, 4), (2, 4), (2, 8)])
+@pytest.mark.parametrize(
+    ("layout", "factor", "more"),
+    [("intra", 1, 2), ("intra", 1, 4), ("intra", 2, 4), ("intra", 2, 8)]
+    + [("inter", 1, 2), ("inter", 1, 4), ("inter", 2, 4)],
+)
 def test_they_cost_what_they_cost_where_all_have_as_many(
-    factor: int, more: int, shared: str, exchange: VectorExchange, sharding: int
+    layout: str, factor: int, more: int, shared: str, exchange: VectorExchange, sharding: int
 ) -> None:
     """Beyond latencies, which are those of the largest groups: seconds of every stage, and bytes of every rank. Also
     where a rank of theirs is a tower, whose exchange is the flat one."""
     cluster = _cluster(shared)
-    alike = StepModel(cluster, trained(), exchange=exchange, replicas=mixed(factor, more).alike(more))
-    both = StepModel(cluster, trained(), exchange=exchange, replicas=mixed(factor, more))
+    replicas = mixed(factor, more, layout=layout)
+    many = trained(global_batch=2**20)  # so many bytes that each exchange takes its line of the highest rate
+    alike = StepModel(cluster, many, exchange=exchange, replicas=replicas.alike(more))
+    both = StepModel(cluster, many, exchange=exchange, replicas=replicas)
     copies, tables = more // factor, np.flatnonzero(MORE)
-    placed = held(both, sharding, tables, copies)
-    first = placed.rank % copies == 0
-    one = PlacedShards(
-        placed.blocks.take(np.flatnonzero(first)),
-        placed.rank[first] // copies,
-        placed.rows[first],
-        placed.opens_block[first],
-    )
+    placed, one = held(both, sharding, tables, copies), held(alike, sharding, tables, 1)
+    first = np.arange(len(placed.rank)) % copies == 0
     expected = dict.fromkeys(both.stages, 0.0) | beyond_latencies(alike, one)
     assert beyond_latencies(both, placed) == pytest.approx(expected, rel=1e-9, abs=1e-12)
     stored = both.shard_bytes(placed)[first]
@@ -124,22 +136,26 @@ def test_joint_lines() -> None:
 
 
 SIMULATED = [
-    (factor, more, sharding, nodes)
+    ("intra", factor, more, sharding, nodes)
     for factor, more in ((1, 2), (1, 4), (2, 4), (2, 8))
     for sharding, nodes in ((TABLE_WISE, 2), (TABLE_ROW_WISE, 4), (ROW_WISE, 3))
+] + [
+    ("inter", factor, more, sharding, nodes)
+    for factor, more, nodes in ((1, 2, 4), (1, 4, 4), (2, 4, 8), (1, 3, 6))
+    for sharding in (TABLE_WISE, TABLE_ROW_WISE, ROW_WISE)
 ]
 
 
 @pytest.mark.parametrize(
     ("exchange", "fields"), [("flat", {}), ("sptt", {}), ("flat", CUT), ("sptt", CUT | {"state_every": None})]
 )
-@pytest.mark.parametrize(("factor", "more", "sharding", "nodes"), SIMULATED)
+@pytest.mark.parametrize(("layout", "factor", "more", "sharding", "nodes"), SIMULATED)
 def test_the_simulator_plays_all_ranks_and_agrees(
-    factor: int, more: int, sharding: int, nodes: int, exchange: VectorExchange, fields: dict[str, object]
+    layout: str, factor: int, more: int, sharding: int, nodes: int, exchange: VectorExchange, fields: dict[str, object]
 ) -> None:
     """Each number of copies in groups of its own, whose exchanges share links, with the averaging of both: within 3 %
     of the estimate."""
-    cluster, replicas = resized(nodes), mixed(factor, more, **fields)
+    cluster, replicas = resized(nodes, 8 if layout == "intra" else 4), mixed(factor, more, layout=layout, **fields)
     model = StepModel(cluster, trained(global_batch=49152 * nodes), exchange=exchange, replicas=replicas)
     parts = [
         held(model, TABLE_WISE, np.flatnonzero(~MORE), 1),
@@ -147,7 +163,7 @@ def test_the_simulator_plays_all_ranks_and_agrees(
     ]
     placed = _joined(parts)
     played = simulate(cluster, model.stated_workload, placed, replicas=replicas, steps=1, exchange=exchange)
-    assert played.network.world == 8 * nodes
+    assert played.network.world == cluster.world_size
     assert played.step_s == pytest.approx(model.evaluate(placed).step_s, rel=0.03)
     names = {task.name for task in played.program.tasks}
     assert any(f"{more} copies" in name for name in names)
@@ -185,11 +201,8 @@ def test_rules_that_cannot_be_are_refused(rules: list[dict[str, object]], messag
         replicas.factors(NAMES)
 
 
-def test_rules_are_of_neighbours() -> None:
-    """Another layout is refused where it is said."""
-    rule = {"tables": "user_*", "factor": 4}
-    for wrong in ({"layout": "inter"}, {"rules": [rule | {"layout": "inter"}]}):
-        with pytest.raises(ValueError, match="leave"):
-            Replicas.model_validate({"factor": 2, "rules": [rule]} | wrong)
-    spared = Replicas.model_validate({"factor": 1, "rules": [{"tables": "*", "unless": "item_*", "factor": 2}]})
-    assert spared.factors(NAMES).tolist() == np.where(MORE, 2, 1).tolist()
+def test_layout_is_one_for_all_copies() -> None:
+    """Stated for a rule alone it is refused, with where it belongs."""
+    rule = {"tables": "user_*", "factor": 4, "layout": "inter"}
+    with pytest.raises(ValueError, match="write it beside rules"):
+        Replicas.model_validate({"factor": 2, "rules": [rule]})

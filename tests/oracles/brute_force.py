@@ -229,4 +229,5 @@ def _row_share(problem: Problem, block: int, ranks: int, position: int) -> float
         problem.block_copies[block],
     )
     size = -(-rows // (ranks // copies))
-    return max(0, min(size, rows - position // copies * size)) / (rows * copies)
+    part = position % (ranks // copies) if problem.copies_apart else position // copies
+    return max(0, min(size, rows - part * size)) / (rows * copies)

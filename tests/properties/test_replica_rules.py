@@ -1,5 +1,5 @@
-"""Tables with more copies than others in one problem: neighbours that stand in for single ranks, and rows that they
-share."""
+"""Tables with more copies than others in one problem: neighbours, or ranks of several nodes, that stand in for single
+ranks, and rows that they share."""
 
 import numpy as np
 import pytest
@@ -18,11 +18,14 @@ from tests.oracles.placements import faults
 from tests.seeds import seeds
 
 
-def with_rules(seed: int) -> Problem:
-    """A random problem on two nodes of four ranks, of one kind or two, some tables of which have two or four copies:
-    averaged after the step or cut, with vectors that travel flat or through towers."""
+def with_rules(seed: int, layout: str) -> Problem:
+    """A random problem on two nodes of four ranks, of one kind or two, or on four nodes of two ranks (inter), some
+    tables of which have two or four copies: averaged after the step or cut, with vectors that travel flat or through
+    towers."""
     random = np.random.default_rng(seed)
-    copies, kinds = int(random.choice([2, 4])), int(random.integers(1, 3))
+    copies, kinds, nodes = int(random.choice([2, 4])), int(random.integers(1, 3)), 2
+    if layout == "inter":
+        kinds, nodes = 1, 4
     tables = [
         {
             "name": f"{'user' if number % 2 else 'item'}_{number}",
@@ -36,12 +39,12 @@ def with_rules(seed: int) -> Problem:
     groups = [
         node_group(
             f"n{k}",
-            nodes=2 // kinds,
-            ranks=4,
+            nodes=nodes // kinds,
+            ranks=8 // nodes,
             hbm_bytes=float(random.choice([60.0, 2.0, 1.0])) * stored + 2e8,
             hbm_bytes_per_s=float(random.choice([0.9e12, 3.3e12])),
-            ranks_per_switch=4,
-            cards=int(random.choice([1, 4])),
+            ranks_per_switch=8 // nodes,
+            cards=int(random.choice([1, 8 // nodes])),
         )
         for k in range(kinds)
     ]
@@ -51,18 +54,26 @@ def with_rules(seed: int) -> Problem:
             "tiers": "hbm",
             "exchange": ("flat", "sptt")[seed // 2 % 2],
             "shardings": ["table_wise", "column_wise", "row_wise", "table_row_wise", "grid_shard"],
-            "replicas": {"factor": 1, "rules": rules, "strategy": ("default", "fully_sharded")[seed % 2]},
+            "replicas": {
+                "factor": 1,
+                "layout": layout,
+                "rules": rules,
+                "strategy": ("default", "fully_sharded")[seed % 2],
+            },
         }
     )
-    cluster = topology(*groups, oversubscription=float(random.choice([1.0, 2.5])))
+    below = int(random.choice([1, 2])) if layout == "inter" else 1
+    levels = [(below, ratio)] if (ratio := float(random.choice([1.0, 2.5]))) > 1 else []
+    cluster = topology(*groups, levels=levels)
     model = planning_model("physical", cluster, workload(tables), policy)
     return build_problem(model, keep_some_options(enumerate_options(model, policy), 3, random))
 
 
+@pytest.mark.parametrize("layout", ["intra", "inter"])
 @pytest.mark.parametrize("seed", seeds(range(6), range(60)))
-def test_bound_optimum_and_plan(seed: int) -> None:
+def test_bound_optimum_and_plan(seed: int, layout: str) -> None:
     """Bound <= optimum, found by trying everything, <= plan, which is legal, and the optimum where that is proven."""
-    problem = with_rules(seed)
+    problem = with_rules(seed, layout)
     best, outcome = optimum(problem), solve(problem, SearchLimits(gap=0.0))
     if best is None:
         assert outcome.placement is None

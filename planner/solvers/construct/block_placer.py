@@ -73,9 +73,9 @@ class BlockPlacer:
         for site in np.argsort(of_site, kind="stable").tolist():
             if of_site[site] == np.inf:
                 return False
-            ranks = sites.ranks(site)
+            ranks = sites.members(site)
             if self._have_room(size[:, ranks], ranks):
-                self._partial.put(block, site, np.arange(ranks.start, ranks.stop))
+                self._partial.put(block, site, ranks)
                 return True
         return False
 
@@ -139,8 +139,8 @@ class BlockPlacer:
             )
         return len(ranks)
 
-    def _have_room(self, size: Floats, ranks: slice) -> bool:
-        """Return whether the shared pools, too, hold what all ranks of the node bring together."""
+    def _have_room(self, size: Floats, ranks: Ints) -> bool:
+        """Return whether the shared pools, too, hold what all these ranks bring together."""
         for m, pool in enumerate(self._problem.pool_of_rank):
             members = pool[ranks]
             total = np.bincount(members - members[0], weights=size[m])

@@ -15,7 +15,6 @@ from planner.problem.load_state import (
 )
 from planner.problem.numbers import Floats, Ints
 from planner.problem.placement import Placement
-from planner.problem.relocation import ranks_of
 from planner.problem.sites import NOWHERE
 from planner.solvers.construct.capacity_regions import OpenRanks, TableUnit
 
@@ -61,10 +60,9 @@ class PartialPlacement:
         self.open_ranks = OpenRanks(self.problem, units)
         if not units:
             return
-        blocks, places = np.array(self._blocks, dtype=np.int64), np.array(self._places, dtype=np.int64)
-        for block, first, count in zip(blocks.tolist(), *ranks_of(self.problem, blocks, places), strict=True):
+        for block, place in zip(self._blocks, self._places, strict=True):
             if not self.problem.is_world_wide[block]:
-                self.open_ranks.take(block, np.arange(first, first + count))
+                self.open_ranks.take(block, self.problem.sites_of(block).members(place))
 
     def put(self, block: int, place: int, ranks: Ints) -> None:
         """Give a block its place, which are these ranks."""

@@ -16,7 +16,7 @@ from planner.problem.arrays import Problem
 from planner.problem.load_state import load_state
 from planner.problem.numbers import Bools, Ints
 from planner.problem.placement import Placement
-from planner.problem.relocation import ranks_of
+from planner.problem.relocation import first_ranks
 from planner.solvers.improve.changes import Changeable, PlacementChange
 
 WORTH = 1e-7
@@ -85,7 +85,7 @@ class Descent:
         """
         now, problem, load = self.now, self.now.problem, self.now.state.load
         block, place, peak = now.block, now.place, load.max(axis=1)
-        share, kind = np.zeros(len(block)), problem.kind_of_rank[ranks_of(problem, block, place)[0]]
+        share, kind = np.zeros(len(block)), problem.kind_of_rank[first_ranks(problem, block, place)]
         for columns in now.columns_of_stage:
             longest = float(peak[columns].max())
             if longest <= 0:

@@ -220,8 +220,7 @@ class PathRelinking:
         problem, state = self._problem, self._state
         everywhere = problem.everywhere[:, [b for b, _ in new]].sum(axis=1)
         everywhere -= problem.everywhere[:, [b for b, _ in old]].sum(axis=1)
-        every = np.arange(problem.world)
-        ranks = np.concatenate([every[problem.sites_of(block).ranks(place)] for block, place in new])
+        ranks = np.concatenate([problem.sites_of(block).members(place) for block, place in new])
         self._charge(old, new, everywhere)
         where = slice(None) if everywhere.any() else ranks
         is_slow = bool((state.load[:, where] > self._ceiling[:, None]).any())

@@ -23,7 +23,7 @@ def _repartition(state: SearchState, smoothing: Smoothing, extent: int, kind: in
     if len(of_kind) < 2 or not len(mine):
         return 0
     ranks = int(sites.sizes[of_kind[0]])
-    members = (sites.first[of_kind][:, None] + np.arange(ranks)).ravel()
+    members = sites.order[(sites.start[of_kind][:, None] + np.arange(ranks)).ravel()]
     fullness = smoothing.fullness(state.loads.load)[members].reshape(len(of_kind), ranks).sum(axis=1)
     left, right = state.pairs(fullness, np.zeros(len(of_kind), dtype=np.int64))
     order = mine[np.argsort(state.group_site[mine], kind="stable")]

@@ -216,8 +216,7 @@ class Ruin:
         ranks: list[int] = []
         for block, place in placed_blocks:
             if not problem.is_world_wide[block]:
-                site = problem.sites_of(block).ranks(place)
-                ranks += range(site.start, site.stop)
+                ranks += problem.sites_of(block).members(place).tolist()
         return ranks
 
     def _note(self) -> bool:

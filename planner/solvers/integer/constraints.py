@@ -187,7 +187,7 @@ def _zones_of_pairs(rows: Rows, group: TableGroup, table: int) -> Iterable[tuple
     choices = rows.variables.choices
     for pair in range(*choices.of_table(table).indices(len(choices.block))):
         ranks = choices.members(pair)
-        yield pair, np.unique(group.zone_of_rank[ranks.start : ranks.stop]).tolist()
+        yield pair, np.unique(group.zone_of_rank[ranks]).tolist()
 
 
 def _shares_in_zones(rows: Rows, group: TableGroup, table: int) -> "dict[int, list[tuple[mathopt.Variable, float]]]":
@@ -219,7 +219,7 @@ def _per_rank(rows: Rows, fixed: Floats, by_rows: Floats) -> list[_Parts]:
     members = [choices.members(pair) for pair in range(len(choices.block))]
     sizes = np.array([len(ranks) for ranks in members])
     pair = np.repeat(np.arange(len(members)), sizes)
-    rank = np.concatenate([np.arange(each.start, each.stop) for each in members])
+    rank = np.concatenate(members)
     share = np.concatenate(
         [row_shares.on_site(block, len(ranks)) for block, ranks in zip(choices.block.tolist(), members, strict=True)]
     )

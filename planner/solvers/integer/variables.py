@@ -125,10 +125,9 @@ class Choices:
     def _of_blocks(self, first: int, last: int) -> slice:
         return slice(*np.searchsorted(self.block, [first, last]).tolist())
 
-    def members(self, pair: int) -> range:
+    def members(self, pair: int) -> Ints:
         """The ranks of a pair's site."""
-        ranks = self.problem.sites_of(int(self.block[pair])).ranks(int(self.place[pair]))
-        return range(*ranks.indices(self.problem.world))
+        return self.problem.sites_of(int(self.block[pair])).members(int(self.place[pair]))
 
 
 @dataclass(frozen=True)
