@@ -49,7 +49,7 @@ class PlannedReplicas(Record):
     group_ranks: Count
     """Ranks of a group."""
     rules: Annotated[tuple[ReplicaRule, ...], Field(exclude_if=lambda rules: not rules)] = ()
-    """Tables with more copies than `factor`: so many neighbours of a group have the same shards of them."""
+    """Tables with more copies than `factor`: so many ranks of a group have the same shards of them."""
     others: Annotated[tuple[OtherReplicas, ...], Field(exclude_if=lambda value: not value)] = ()
     """What was found of the policy's other choices. The bound of the plan is one on its own choice."""
 

@@ -53,7 +53,7 @@ def _strategy(replicas: Replicas) -> str:
 
 
 def copied_modules(model: CostModel, source: str) -> dict[str, int]:
-    """The types of modules whose tables have more copies than a model's groups, and how many neighbours share their
+    """The types of modules whose tables have more copies than a model's groups, and how many ranks share their
     shards. Raises InputError for a type of which some tables have others."""
     pooled = np.array([table.pooled for table in model.workload.tables], dtype=bool)
     copies_of: dict[str, int] = {}

@@ -40,7 +40,7 @@ from topologies.fabric import Fabric
 AVERAGED_BY_TORCHREC: tuple[Optimizer, ...] = ("sgd", "adagrad", "rowwise_adagrad")
 """Optimizers of embeddings whose copies DMPCollection can keep together (`_cache_sync_tensors`, TorchRec 1.8.0)."""
 OF_COPIES: tuple[Sharding, ...] = ("table_wise", "column_wise", "row_wise", "table_row_wise", "grid_shard")
-"""Ways to hold a table of which neighbours have copies. Where its blocks are to be on one node, or its rows on several,
+"""Ways to hold a table of which several ranks have copies. Where its blocks are to be on one node, or its rows on several,
 is not searched."""
 WIDEST = 1 << 40
 """A column multiple beyond every width."""
@@ -217,7 +217,7 @@ class _Resolver(Narrowing):
                 self.fault(("replicas", "rules"), message)
 
     def _refuse_groups_of_copies(self, groups: Sequence[tuple[Path, Group, TableGroup]]) -> None:
-        """Groups of tables know no neighbours that stand in for single ranks."""
+        """Groups of tables know no ranks that stand in for single ones."""
         for path, _, members in groups:
             if (more := members.tables[self.model.copies[members.tables] > 1]).size:
                 message = f"{path[0]} does not know copies that rules of replicas give single tables"

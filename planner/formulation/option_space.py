@@ -126,7 +126,7 @@ class Space:
 
     @cached_property
     def has_copies(self) -> Bools:
-        """[T] tables of which neighbours have copies: their blocks are on groups of ranks, and in options of their
+        """[T] tables of which several ranks have copies: their blocks are on groups of ranks, and in options of their
         own."""
         return self.model.copies > 1
 
@@ -224,7 +224,7 @@ class Space:
             is_legal &= ~(choices.may(COLUMN_WISE, tier) & self.columns_are_splittable)
         if splits == 1 and sharding in (TABLE_COLUMN_WISE, COLUMN_WISE):
             is_legal &= ~choices.may(TABLE_WISE, tier)  # at the same cost
-        if sharding == COLUMN_WISE:  # also of tables of which neighbours have copies
+        if sharding == COLUMN_WISE:  # also of tables of which several ranks have copies
             is_legal &= tables.dim % (splits * self.steps) == 0  # colocated blocks of a model that cuts evenly
         return np.asarray(is_legal)
 

@@ -131,7 +131,7 @@ def enumerate_options(
     A table on single ranks is one splittable option per tier and cache size: any widths that tile its columns, from
     table_wise to narrow column_wise blocks; where the policy limits its parts to few, the whole table and each
     partition are options of their own. table_column_wise is column_wise with its blocks held on one node, at the
-    same cost: it is only enumerated where the policy forbids column_wise. Where neighbours have copies of a table, it
+    same cost: it is only enumerated where the policy forbids column_wise. Where ranks have copies of a table, it
     is whole, or cut into 2, 4 or 8 equal column blocks, each an option of its own.
     """
     choices = policy if isinstance(policy, AllowedChoices) else allowed_choices(model, policy)

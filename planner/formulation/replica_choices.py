@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
+from cost_models.kinds import domains_per_tower
 from cost_models.replicas import ReplicaRule, Replicas, ReplicatedCluster, SyncStrategy
 from cost_models.workload.models import Workload
 from topologies.cluster import Count, Topology
@@ -37,7 +38,8 @@ class ReplicaChoices(Record):
     factor: Annotated[Factors, Field(min_length=1)] = AUTO
     """Copies: one number, several, or all that the cluster can be divided into (auto). 1 is one world."""
     layout: Layouts = LAYOUTS
-    """Whether the ranks that hold the same shards are neighbours (intra), or those of a group are (inter)."""
+    """Whether the ranks that hold the same shards are neighbours (intra), or those of a group are (inter). Unset: both;
+    beside rules, intra."""
     sync_every: Count = 1
     """Steps from one averaging of the copies' weights to the next."""
     state_every: Count | Literal["never"] | None = None
@@ -56,7 +58,7 @@ class ReplicaChoices(Record):
 
     @property
     def _layouts(self) -> tuple[Layout, ...]:
-        """Those that are tried: with rules, where none are stated, the one that these know."""
+        """Those that are tried: with rules, where none are stated, the one that TorchRec takes by default."""
         return ("intra",) if self.rules and "layout" not in self.model_fields_set else self.layout
 
     def replicas(self, factor: int, layout: Layout) -> Replicas:
@@ -104,9 +106,7 @@ def candidates(choices: ReplicaChoices | None, topology: Topology, workload: Wor
     for each in choices.listed(topology.world_size):
         try:
             if each is not None:
-                for copies in np.unique(each.factors([table.name for table in workload.tables])).tolist():
-                    cluster = ReplicatedCluster(topology, each.alike(copies))
-                    _ = cluster.group, cluster.workload(workload)
+                _expect_groups(each, topology, workload)
             found.append(each)
         except InputError as error:
             assert each is not None
@@ -117,6 +117,25 @@ def candidates(choices: ReplicaChoices | None, topology: Topology, workload: Wor
     if any(found):
         _expect_known(workload)
     return tuple(found)
+
+
+def _expect_groups(replicas: Replicas, topology: Topology, workload: Workload) -> None:
+    """Raise InputError where the groups of tables with some number of copies cannot be, or are not alike."""
+    towers = {}
+    for copies in np.unique(replicas.factors([table.name for table in workload.tables])).tolist():
+        cluster = ReplicatedCluster(topology, replicas.alike(copies))
+        _ = cluster.workload(workload)
+        towers[domains_per_tower(cluster.group, workload)] = copies
+    if not replicas.rules or replicas.layout == "intra":
+        return
+    if len(towers) > 1:
+        sizes = " and ".join(f"{domains} hosts with {copies} copies" for domains, copies in towers.items())
+        message = f"towers (count: {workload.towers and workload.towers.count}) would have {sizes}"
+        raise InputError.at("replicas", f"inter layout beside rules: {message}; leave towers out, or take layout intra")
+    for level in topology.network.levels:
+        if level.oversubscription > 1 and topology.node_count % level.nodes and topology.node_count > level.nodes:
+            message = f"{topology.node_count} nodes do not fill switches of {level.nodes} ({level.name}) evenly"
+            raise InputError.at("replicas", f"inter layout beside rules: {message}; take layout intra")
 
 
 def _expect_known(workload: Workload) -> None:

@@ -39,7 +39,8 @@ def groups_words(replicas: PlannedReplicas) -> str:
     groups = f"{replicas.factor} groups of {ranks} ({replicas.layout}) with all tables each"
     if replicas.rules:
         one = f"One world of {ranks}" if replicas.factor == 1 else groups
-        groups = f"{one}, and copies of some on neighbours ({'; '.join(rule.words for rule in replicas.rules)})"
+        where = "on neighbours" if replicas.layout == "intra" else "whole nodes apart"
+        groups = f"{one}, and copies of some {where} ({'; '.join(rule.words for rule in replicas.rules)})"
     if replicas.strategy == "fully_sharded":
         weights = "whose copies are cut over each other and averaged in each step"
     else:

@@ -171,7 +171,7 @@ def outside_options(plan: Plan, model: CostModel, choices: AllowedChoices) -> di
 
 
 def _held(table: TablePlan, copies: int) -> HeldTable:
-    """How the plan holds a table of which neighbours have so many copies, in the words of the choices."""
+    """How the plan holds a table of which ranks have so many copies, in the words of the choices."""
     shards = table.shards
     replicated = table.sharding == "data_parallel"
     return HeldTable(

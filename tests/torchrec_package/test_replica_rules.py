@@ -54,16 +54,17 @@ def _config(kind: Any, number: int) -> Any:
     return kind(num_embeddings=ROWS[number], embedding_dim=COLUMNS, name=name, feature_names=[f"f_{name}"])
 
 
-def planned(ranks: int = 8, strategy: str = "default", **more: Any) -> Plan:
-    """A plan for two nodes of so many ranks."""
+def planned(ranks: int = 8, strategy: str = "default", layout: str = "intra", nodes: int = 2, **more: Any) -> Plan:
+    """A plan for nodes of so many ranks."""
     profiles = [
         {"name": f"t{i}", "rows": rows, "dim": COLUMNS, "pooled": i < 2, "optimizer": "adagrad"}
         for i, rows in enumerate(ROWS)
     ]
     rules = [{"tables": ["t2", "t3"], "factor": MORE}]
     copies = {"factor": FEW, "sync_every": 5 if strategy == "default" else 1, "strategy": strategy, "rules": rules}
+    copies["layout"] = layout
     policy = {"runtime": "torchrec", "replicas": copies} | more
-    cluster = topology(node_group("n", nodes=2, ranks=ranks))
+    cluster = topology(node_group("n", nodes=nodes, ranks=ranks))
     trained = workload(profiles, software="torchrec")
     return plan(cluster, trained, policy=Policy.model_validate(policy), effort=0, simulate=False)
 
@@ -77,32 +78,36 @@ def dealt(before: ShardingPlan, rank: int, world: int, group: int, *, inter: boo
 
 @pytest.mark.parametrize("strategy", ["default", "fully_sharded"])
 @pytest.mark.parametrize("shardings", [["table_wise"], ["row_wise"], ["column_wise", "table_wise"]])
+@pytest.mark.parametrize(("layout", "nodes", "on_node"), [("intra", 2, 8), ("inter", 4, 4)])
 def test_each_type_of_module_is_dealt_out_to_groups_of_its_own(
-    shardings: list[str], strategy: str, monkeypatch: pytest.MonkeyPatch
+    layout: str, nodes: int, on_node: int, shardings: list[str], strategy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On every rank, `_remap_sharding_plan` with the arguments that are exported puts each shard where the plan has
     it, and the simulator."""
-    made = planned(shardings=shardings, strategy=strategy)
+    made = planned(on_node, strategy, layout, nodes, shardings=shardings)
     assert verify(made) == []
     document = torchrec_plan(made, modules=["t[01]=bags", "t[23]=sequences"])
     groups = document["dmp_collection"]
     world, module = groups["world_size"], Model()
-    assert (world, groups["sharding_group_size"], groups["node_group_size"]) == (16, 16 // FEW, 8 // FEW)
+    of_node = on_node // FEW if layout == "intra" else on_node
+    assert (world, groups["sharding_group_size"], groups["node_group_size"]) == (16, 16 // FEW, of_node)
+    assert groups["use_inter_host_allreduce"] == (layout == "inter")
     whole = to_sharding_plan(document, module, compute_device="cuda")
     (config,) = to_submodule_configs(document, module, compute_device="cuda")
     assert config.module is EmbeddingCollection
     assert config.sharding_group_size == 16 // MORE
+    assert config.use_inter_host_allreduce == (layout == "inter")
     assert config.sharding_strategy == ShardingStrategy(strategy)
     assert groups["sharding_strategy"] == config.sharding_strategy.name
     assert set(config.plan.plan) == {"sequences"}
-    monkeypatch.setattr(model_parallel, "get_local_size", lambda: 8)
+    monkeypatch.setattr(model_parallel, "get_local_size", lambda: on_node)
     tables = {table.name: table.shards for table in made.tables}
-    bases = ranks_of_groups(world, FEW, "intra")
+    bases = ranks_of_groups(world, FEW, layout)
     for rank in range(world):
         of_bags = dealt(whole, rank, world, groups["sharding_group_size"], inter=groups["use_inter_host_allreduce"])
         own = dealt(config.plan, rank, world, config.sharding_group_size, inter=config.use_inter_host_allreduce)
         (base,) = (members for members in bases if rank in members)
-        (of_copies,) = (members for members in ranks_of_groups(world, MORE, "intra") if rank in members)
+        (of_copies,) = (members for members in ranks_of_groups(world, MORE, layout) if rank in members)
         for dealt_out, path, names, members in (
             (of_bags, "bags", ("t0", "t1"), base),
             (own, "sequences", ("t2", "t3"), of_copies),
@@ -164,10 +169,10 @@ def _weights() -> dict[str, torch.Tensor]:
     return {f"{path}.t{table}.weight": torch.rand(ROWS[table], COLUMNS) for table, path in enumerate(paths)}
 
 
-def trained() -> dict[str, list[tuple[list[int], list[int], torch.Tensor]]]:
+def trained(layout: str) -> dict[str, list[tuple[list[int], list[int], torch.Tensor]]]:
     """Shards of one rank after some steps, by table: offsets, sizes, weights."""
     rules = [{"tables": ["t2", "t3"], "factor": 2}]
-    replicas = {"factor": 1, "sync_every": 1, "rules": rules}
+    replicas = {"factor": 1, "layout": layout, "sync_every": 1, "rules": rules}
     made = planned(2, replicas=replicas, shardings=["table_wise", "column_wise"])
     document = torchrec_plan(made, modules=["t[01]=bags", "t[23]=sequences"], compute_device="cpu")
     model, groups = Model(), document["dmp_collection"]
@@ -206,12 +211,12 @@ def _tensors(context: Any) -> list[list[torch.Tensor]]:
     return [*context.weights_by_dtype.values(), *context.optimizer_tensors_by_dtype.values()]
 
 
-def reference() -> dict[str, torch.Tensor]:
+def reference(layout: str) -> dict[str, torch.Tensor]:
     """Weights of unsharded tables: of bags, of which there is one copy, and of sequences, of which there are two that
     are averaged after each step with Adagrad's sums."""
     weights = {name: value.clone() for name, value in _weights().items()}
     sums = {name: torch.zeros_like(value) for name, value in weights.items()}
-    groups = {"bags": [[0, 1, 2, 3]], "sequences": ranks_of_groups(WORLD, 2, "intra").tolist()}
+    groups = {"bags": [[0, 1, 2, 3]], "sequences": ranks_of_groups(WORLD, 2, layout).tolist()}
     for step in range(STEPS):
         for place, (path, of_path) in enumerate(groups.items()):
             after = []
@@ -248,10 +253,11 @@ class _Unsharded:
         return lambda ids: torch.func.functional_call(module, own, (ids,))
 
 
-def test_types_of_modules_train_as_copies_of_their_own(four_unasserting_ranks: Processes) -> None:
+@pytest.mark.parametrize("layout", ["intra", "inter"])
+def test_types_of_modules_train_as_copies_of_their_own(layout: str, four_unasserting_ranks: Processes) -> None:
     """One world for bags and two groups for sequences, in one DMPCollection over gloo: as the unsharded model, with the
     copies averaged."""
-    found, expected = four_unasserting_ranks.run(trained), reference()
+    found, expected = four_unasserting_ranks.run(trained, layout), reference(layout)
     for name, whole in expected.items():
         seen = torch.zeros_like(whole)
         for of_rank in found:

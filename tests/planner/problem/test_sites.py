@@ -52,6 +52,17 @@ def test_sites_are_runs_of_ranks() -> None:
     assert sites.any(flags).tolist() == [True, True, False]
 
 
+def test_ranks_of_a_site_may_be_apart() -> None:
+    """Then they are listed, and sums are over them."""
+    sites = Sites("group", np.array([0, 1, 0, 1, 0, 1]))
+    assert (sites.count, sites.first.tolist(), sites.sizes.tolist()) == (2, [0, 1], [3, 3])
+    assert [sites.members(place).tolist() for place in range(2)] == [[0, 2, 4], [1, 3, 5]]
+    assert sites.position_of_rank.tolist() == [0, 0, 1, 1, 2, 2]
+    assert sites.sum(np.array([[1.0, 2.0, 4.0, 8.0, 16.0, 32.0]])).tolist() == [[21.0, 42.0]]
+    assert sites.all(np.array([True, False, True, True, True, True])).tolist() == [True, False]
+    assert sites.any(np.array([False, False, False, True, False, False])).tolist() == [False, True]
+
+
 def test_a_world_wide_block_has_one_place() -> None:
     """It is nowhere in particular: on all ranks."""
     assert Sites("world", np.zeros(4, dtype=np.int64)).ranks(NOWHERE) == slice(0, 4)
