@@ -26,6 +26,8 @@ def diff(
 
     One line for each table that differs in sharding, tier or ranks, with
     the bytes that move between ranks from the first plan to the second.
+    Plans for different groups of ranks are compared on all ranks, with
+    what each says of copies, step and stages.
     Warns of tables that change between data_parallel and another sharding:
     checkpoints do not resume across that change.
 
@@ -33,7 +35,7 @@ def diff(
     Example:
       planner diff monday.json tuesday.json
     """
-    from planner.document.table_differences import restarted, table_differences
+    from planner.document.table_differences import groups_of, restarted, stage_differences, table_differences
     from planner.reports.robustness import scenario_words
     from planner.verification.loading import load_plan
     from topologies.units import format_bytes
@@ -47,6 +49,9 @@ def diff(
     streams.say(
         f"{len(records):,} {differ}; {format_bytes(moved)} move" if records else "the plans place all tables alike"
     )
+    if groups_of(plans[0]) != groups_of(plans[1]):
+        streams.say(f"groups of ranks: {groups_of(plans[0])} before, {groups_of(plans[1])} after")
+        streams.say("\n".join(stage_differences(*plans)))
     if words := scenario_words(*(plan.robust for plan in plans)):
         streams.say(words)
     if names := restarted(*plans):

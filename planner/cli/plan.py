@@ -165,6 +165,7 @@ def plan(
         robust=robust,
         goals=goals,
     )
+    says_replicas = isinstance(rules.data, dict) and rules.data.get("replicas") is not None
     if write_model is not None and isinstance(rules.data, dict) and rules.data.get("robust"):
         flags.expect_unused("of a robust plan: the programme is of the profiles' means", write_model=str(write_model))
     time_limit_s = None if time_limit is None else values.seconds("--time-limit", time_limit)
@@ -200,6 +201,8 @@ def plan(
             simulate=simulate,
             solver=chosen_solver,
         )
+    if from_ is not None and not says_replicas and planned.replicas is not None and not quiet:
+        streams.say(f"groups of ranks as in {from_}: {planned.replicas.words}; --replicas or a policy says otherwise")
     _write(planned, output, output_format)
     if write_model is not None:
         from planner.planning.programme_file import write_programme

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from cost_models.model import CostModel
-from cost_models.replicas import ReplicaRule, Replicas, SyncStrategy
+from cost_models.replicas import ReplicaRule, Replicas, SyncStrategy, groups_in_words
 from topologies.cluster import Count
 from topologies.documents import Record
 from topologies.errors import InputError
@@ -66,6 +66,11 @@ class PlannedReplicas(Record):
     def is_one_world(self) -> bool:
         """Whether no table has copies."""
         return self.factor == 1 and not self.rules
+
+    @property
+    def words(self) -> str:
+        """`4 replicas (intra)`, `one world`."""
+        return groups_in_words(self.chosen)
 
     @property
     def chosen(self) -> Replicas | None:

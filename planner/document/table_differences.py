@@ -5,24 +5,35 @@ from dataclasses import replace
 
 import numpy as np
 
+from cost_models.replicas import groups_in_words
 from cost_models.shards import DATA_PARALLEL, SHARDINGS
+from planner.document.all_ranks import copies_of_tables, on_all_ranks
 from planner.document.migration import migration_from
 from planner.document.plan import Plan, TablePlan
-from planner.document.planned import planned_model
+from planner.document.planned import planned_model, planned_replicas
 from planner.document.traffic import moved_bytes_of_tables
+from planner.problem.rounding import ROUNDING
 from topologies.errors import InputError
+from topologies.sentences import counted
+from topologies.units import format_seconds
 
 
 def table_differences(
     before: Plan, after: Plan, source: str, lost_nodes: Sequence[int] = ()
 ) -> list[dict[str, str | int | None]]:
-    """Tables that two plans hold otherwise: how both do, and the bytes that move; None where a plan lacks the table.
+    """Tables that two plans hold otherwise: how both do, and the bytes that move into all ranks; None where a plan
+    lacks the table. Plans for different groups of ranks are compared on the ranks of the whole cluster.
 
     Raises InputError where a plan places nothing, or the two have no table in common.
     """
-    model = planned_model(after)
     if not after.tables:
         raise InputError.at("the second plan", f"is {after.status!r}: it places no tables", path="status")
+    copies_before, copies_after = copies_of_tables(before), copies_of_tables(after)
+    if groups_of(before) != groups_of(after):
+        before, after = on_all_ranks(before), on_all_ranks(after)
+    else:
+        copies_before = copies_after = {}
+    model = planned_model(after)
     groups = 1 if model.replicas is None else model.replicas.factor
     moved = moved_bytes_of_tables(migration_from(before, model, lost_nodes, source), after.tables) * groups
     old = {table.name: table for table in before.tables}
@@ -31,12 +42,29 @@ def table_differences(
     return [
         {
             "table": name,
-            "before": _form(old.get(name)),
-            "after": _form(new.get(name)),
+            "before": _form(old.get(name), copies_before.get(name, 1)),
+            "after": _form(new.get(name), copies_after.get(name, 1)),
             "moved_bytes": round(moved_of[name]) if name in new else None,
         }
         for name in old | new
         if _placement(old.get(name)) != _placement(new.get(name))
+    ]
+
+
+def groups_of(plan: Plan) -> str:
+    """The groups of ranks of a plan in words: `one world`."""
+    return groups_in_words(planned_replicas(plan))
+
+
+def stage_differences(before: Plan, after: Plan) -> list[str]:
+    """The stages of which two plans say otherwise, by more than rounding, in the order of the step: `dense 1 ms before,
+    2 ms after`."""
+    was, now = ({stage.name: stage.seconds for stage in plan.stages} for plan in (before, after))
+    pairs = [(name, was.get(name, 0.0), now.get(name, 0.0)) for name in was | now]
+    return [
+        f"{name} {format_seconds(old)} before, {format_seconds(new)} after"
+        for name, old, new in pairs
+        if abs(old - new) > ROUNDING * max(old, new)
     ]
 
 
@@ -59,10 +87,10 @@ def _placement(table: TablePlan | None) -> TablePlan | None:
     return table.model_copy(update={"remap": None, "shards": shards})
 
 
-def _form(table: TablePlan | None) -> str:
-    """How a table is held, in one cell."""
+def _form(table: TablePlan | None, copies: int) -> str:
+    """How a table is held, in one cell; so many copies of it."""
     if table is None:
         return "none"
     state = "" if table.optimizer_state == "with_table" else f" (state in {table.optimizer_state})"
-    shards = "shard" if len(table.shards) == 1 else "shards"
-    return f"{table.sharding} in {table.tier}{state}, {len(table.shards):,} {shards}"
+    shards = counted(len(table.shards) // copies, "shard") + (f" x {copies} copies" if copies > 1 else "")
+    return f"{table.sharding} in {table.tier}{state}, {shards}"

@@ -40,7 +40,7 @@ from topologies.fabric import Fabric
 AVERAGED_BY_TORCHREC: tuple[Optimizer, ...] = ("sgd", "adagrad", "rowwise_adagrad")
 """Optimizers of embeddings whose copies DMPCollection can keep together (`_cache_sync_tensors`, TorchRec 1.8.0)."""
 OF_COPIES: tuple[Sharding, ...] = ("table_wise", "column_wise", "row_wise", "table_row_wise", "grid_shard")
-"""Ways to hold a table of which several ranks have copies. Where its blocks are to be on one node, or its rows on several,
+"""Ways to hold a table of which ranks have copies. Where its blocks are to be on one node, or its rows on several,
 is not searched."""
 WIDEST = 1 << 40
 """A column multiple beyond every width."""

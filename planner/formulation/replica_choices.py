@@ -61,6 +61,18 @@ class ReplicaChoices(Record):
         """Those that are tried: with rules, where none are stated, the one that TorchRec takes by default."""
         return ("intra",) if self.rules and "layout" not in self.model_fields_set else self.layout
 
+    @classmethod
+    def of(cls, replicas: Replicas) -> "ReplicaChoices":
+        """The choice that there is no other than these."""
+        return cls(
+            factor=(replicas.factor,),
+            layout=(replicas.layout,),
+            sync_every=replicas.sync_every,
+            state_every="never" if replicas.state_every is None else replicas.state_every,
+            strategy=replicas.strategy,
+            rules=replicas.rules,
+        )
+
     def replicas(self, factor: int, layout: Layout) -> Replicas:
         """The choice of so many copies."""
         state = self.state_every

@@ -11,8 +11,11 @@ from planner.document.goals import goals_reached
 from planner.document.migration import DEFAULT_PAY_BACK_STEPS, Migration, migration_from
 from planner.document.origin import TimedWork
 from planner.document.plan import Plan
+from planner.document.planned import planned_replicas
 from planner.document.traffic import moves_of
 from planner.formulation.formulation import Formulation
+from planner.formulation.policy import replace as replace_in
+from planner.formulation.replica_choices import ReplicaChoices
 from planner.planning.assembly import with_moves
 from planner.planning.pipeline import Pipeline, Searched, capped, widened
 from planner.planning.protocols import ROUNDS, at_lowest_protocols, at_own_protocols
@@ -24,6 +27,7 @@ from planner.solvers.front import MoveTerms
 from planner.solvers.limits import Clock
 from planner.solvers.replan import Replanned, replan
 from planner.verification.loading import expect_sound, load_plan
+from topologies.documents import Document
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,13 @@ class FormerTerms:
         if isinstance(self.previous, Plan):
             return expect_sound(self.previous, self._source)
         return load_plan(self.previous)
+
+    def keep_groups(self, policy: Document) -> None:
+        """Have the former plan's groups of ranks in a policy that says nothing of replicas."""
+        replicas = planned_replicas(self.former)
+        if replicas is not None and isinstance(policy.data, dict) and policy.data.get("replicas") is None:
+            kept = ReplicaChoices.of(replicas).model_dump(mode="json")
+            replace_in(policy, ("replicas",), kept, f"the groups of {self._source}")
 
     @property
     def _source(self) -> str:

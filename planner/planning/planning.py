@@ -77,7 +77,8 @@ def plan(
     `previous` is a plan that this one follows, or its file: what can stay stays. At most `max_move_bytes` of weights
     and optimizer state move between ranks; or a move must pay for itself within `pay_back_steps` steps (10,000 where
     neither is given), by the time that the cluster's network takes for it. `lost_nodes` are nodes of the previous plan
-    that are gone. In groups of ranks, every group moves as much: `max_move_bytes` is of all groups together.
+    that are gone. A policy that says nothing of replicas leaves those of the previous plan, with their rules. In groups
+    of ranks, every group moves as much: `max_move_bytes` is of all groups together.
 
     `solver` says what follows the search: `ilp` the integer programme, with the search's plan to begin with, up to
     20,000 variables (options, and pairs of a block and a rank or node); `auto` the same where it has 1,000 at most and
@@ -95,14 +96,17 @@ def plan(
     if solver == "ilp" and previous is not None:
         raise InputError.at("solver", "a plan that follows another is searched for; leave out ilp")
     _expect_limits(time_limit_s=time_limit_s, effort=effort, gap=gap, seed=seed)
-    question = _question(topology, workload, cost_model, policy, tiers, shardings)
-    _expect_scenarios(question, follows=previous is not None)
-    if previous is None:
-        question.policy.expect_no_moves()
     if effort is None and time_limit_s is None:
         effort, time_limit_s = DEFAULT_EFFORT, DEFAULT_TIME_LIMIT_S
     limits = SearchLimits(math.inf if time_limit_s is None else time_limit_s, gap, effort, seed, stop)
     terms = None if previous is None else FormerTerms(previous, tuple(lost_nodes), max_move_bytes, pay_back_steps)
+    written_policy = narrowed_policy(policy, tiers, shardings)
+    if terms is not None:
+        terms.keep_groups(written_policy)
+    question = _question(topology, workload, cost_model, written_policy)
+    _expect_scenarios(question, follows=previous is not None)
+    if previous is None:
+        question.policy.expect_no_moves()
     choices = question.choices_of_replicas()
     if terms is not None:
         choices = _with_groups_of(terms, choices)
@@ -143,14 +147,12 @@ def _question(
     topology: Topology | str | Path,
     workload: Workload | str | Path,
     cost_model: str,
-    policy: Policy | Document | str | Path | None,
-    tiers: Sequence[str] | None,
-    shardings: Sequence[str] | None,
+    written_policy: Document,
 ) -> Question:
     """The question that the arguments of `plan` ask, with what they name loaded."""
     cluster = topology if isinstance(topology, Topology) else load_topology(topology)
     trained = workload if isinstance(workload, Workload) else load_workload(workload)
-    return Question.asked(cluster, trained, narrowed_policy(policy, tiers, shardings), cost_model)
+    return Question.asked(cluster, trained, written_policy, cost_model)
 
 
 def _planned(

@@ -88,8 +88,10 @@ CUT: dict[str, object] = {"strategy": "fully_sharded", "sync_every": 1}
 )
 @pytest.mark.parametrize(
     ("layout", "factor", "more"),
-    [("intra", 1, 2), ("intra", 1, 4), ("intra", 2, 4), ("intra", 2, 8)]
-    + [("inter", 1, 2), ("inter", 1, 4), ("inter", 2, 4)],
+    [
+        *(("intra", *counts) for counts in ((1, 2), (1, 4), (2, 4), (2, 8))),
+        *(("inter", *counts) for counts in ((1, 2), (1, 4), (2, 4))),
+    ],
 )
 def test_they_cost_what_they_cost_where_all_have_as_many(
     layout: str, factor: int, more: int, shared: str, exchange: VectorExchange, sharding: int

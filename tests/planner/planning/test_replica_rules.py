@@ -60,8 +60,7 @@ def test_neighbours_hold_the_same_rows(tmp_path: Any) -> None:
 
 @pytest.mark.parametrize("shardings", [["table_wise", "column_wise"], ["row_wise"], ["table_row_wise", "grid_shard"]])
 def test_copies_are_whole_runs_of_nodes_apart(shardings: list[str]) -> None:
-    """In inter layout, at the same place of each; the plan verifies, is simulated within 3 %, and its shards of one copy
-    are cut as those of a plan for the nodes of that copy."""
+    """In inter layout, at the same place of each; the plan verifies, and is simulated within 3 %."""
     rules = [{"tables": "user_*", "factor": 4}, {"tables": "item_1", "factor": 2}]
     found = planned({"factor": 1, "layout": "inter", "rules": rules}, {"shardings": shardings}, nodes=8, simulate=True)
     assert verify(found) == []
