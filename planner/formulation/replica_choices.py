@@ -136,8 +136,8 @@ def _expect_groups(replicas: Replicas, topology: Topology, workload: Workload) -
     towers = {}
     for copies in np.unique(replicas.factors([table.name for table in workload.tables])).tolist():
         cluster = ReplicatedCluster(topology, replicas.alike(copies))
-        _ = cluster.workload(workload)
-        towers[domains_per_tower(cluster.group, workload)] = copies
+        group, _ = cluster.group, cluster.workload(workload)
+        towers[domains_per_tower(group, workload)] = copies
     if not replicas.rules or replicas.layout == "intra":
         return
     if len(towers) > 1:
