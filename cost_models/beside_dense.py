@@ -77,6 +77,8 @@ class BesideDense:
     """[K] seconds on each device of the update of all tables, and of their lookup."""
     modules_s: tuple[float, ...]
     """[K] seconds on each device of the backward pass of its tower's module, after the gradients of vectors came."""
+    module_gradients_s: tuple[float, ...] | None = None
+    """[K] seconds of the exchange of gradients among peers, of what modules give; None where vectors are exchanged."""
 
     def hidden_s(self) -> float:
         """How long the update of the embeddings and the fixed overhead hide the next batch's ids beside the dense part,
@@ -106,10 +108,16 @@ class BesideDense:
             # Those of the last layers are summed beside the backward pass, the others when it has ended.
             ready_s = max(dense.rest_forward_s + dense.first_gradients_s, dense.rest_s - last * taken_s)
             left_s = taken_s + ready_s - dense.rest_s
-            met_s = max(self._exchange_s("gradient_dist", k).values(), default=0.0)
+            met_s = self._gradients_s(k)
             beside_update_s = min(max(left_s - met_s, 0.0), ready_s)
             begin.append(ready_s - min(beside_update_s, update_s + self.modules_s[k]))
         return begin
+
+    def _gradients_s(self, kind: int) -> float:
+        """Seconds of the exchange of gradients after the dense part."""
+        if self.module_gradients_s is not None:
+            return self.module_gradients_s[kind]
+        return max(self._exchange_s("gradient_dist", kind).values(), default=0.0)
 
     @property
     def copied_over(self) -> tuple[Resource, ...]:

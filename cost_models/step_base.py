@@ -158,7 +158,17 @@ class StepBase:
         dense = tuple(self._dense_seconds(kind, passes) for kind in self.kinds)
         backward = self.schedule.column("tower_backward", DEVICE)
         modules_s = (0.0,) * len(self.kinds) if backward is None else tuple(self.loads[:, backward].tolist())
-        return BesideDense(self.workload, parts, dense, lookups, modules_s)
+        gradients_s = self._module_gradients_s() if self.workload.tower_modules else None
+        return BesideDense(self.workload, parts, dense, lookups, modules_s, gradients_s)
+
+    def _module_gradients_s(self) -> tuple[float, ...]:
+        """[K] seconds of the exchange of gradients of what modules give, whatever is placed."""
+        busy_s = np.zeros(len(self.kinds))
+        for c, column in enumerate(self.schedule.columns):
+            if column.stage == self.schedule.stages.index("gradient_dist"):
+                sharing = np.bincount(self.schedule.resource_of_rank(column.resource))
+                busy_s = np.maximum(busy_s, self.loads[:, c] * sharing.max())
+        return tuple(busy_s.tolist())
 
 
 def _in_step(own: Resource, seconds: float, kind: RankKind) -> dict[Resource, float]:
