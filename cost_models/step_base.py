@@ -165,7 +165,7 @@ class StepBase:
         """[K] seconds of the exchange of gradients of what modules give, whatever is placed."""
         busy_s = np.zeros(len(self.kinds))
         for c, column in enumerate(self.schedule.columns):
-            if column.stage == self.schedule.stages.index("gradient_dist"):
+            if self.schedule.stages[column.stage] == "gradient_dist":
                 sharing = np.bincount(self.schedule.resource_of_rank(column.resource))
                 busy_s = np.maximum(busy_s, self.loads[:, c] * sharing.max())
         return tuple(busy_s.tolist())

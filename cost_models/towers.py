@@ -46,10 +46,20 @@ def why_no_towers(topology: Topology, workload: Workload) -> str | None:
     if (reason := _why_uneven(topology, workload)) is not None:
         return reason
     domains, group = domains_per_tower(topology, workload), topology.nodes[0]
-    nodes = domains * max(1, group.domain_ranks // group.accelerators.count)
-    for level in topology.network.levels if domains > 1 else ():
-        if level.oversubscription > 1 and level.nodes < topology.node_count and level.nodes % nodes:
-            return f"towers of {nodes} nodes cut the {level.nodes} under an oversubscribed {level.name} unevenly"
+    of_domain = max(1, group.domain_ranks // group.accelerators.count)
+    narrow = [level for level in topology.network.levels if level.oversubscription > 1]
+    narrow = [level for level in narrow if domains > 1 and level.nodes < topology.node_count]
+    for level in narrow:
+        if level.nodes % (domains * of_domain):
+            every = topology.node_count // of_domain
+            sizes = [n for n in range(1, every) if every % n == 0]
+            known = [n for n in sizes if n == 1 or not any(each.nodes % (n * of_domain) for each in narrow)]
+            counts = " or ".join(str(every // n) for n in reversed(known))
+            return (
+                f"towers of {domains * of_domain} nodes begin or end among the {level.nodes} under an oversubscribed"
+                f" {level.name}: what they exchange inside would load some of its uplinks and not others, which is not"
+                f" planned (towers.count {counts} is)"
+            )
     return None
 
 

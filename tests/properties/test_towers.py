@@ -129,7 +129,7 @@ def test_modules_in_torchrec_training(module: dict[str, object], pipeline: str, 
             model, placed = with_modules(hosts, ranks, {"count": count, **module}, nic=nic, **given)
             estimate = model.evaluate(placed).step_s
             played = simulate(model.topology, model.workload, placed, exchange="sptt", steps=1).step_s
-            assert played <= 1.02 * estimate
+            assert played <= 1.03 * estimate
             assert overhead or played >= 0.97 * estimate
 
 
