@@ -20,6 +20,7 @@ from cost_models.workload.table_names import Globs, are_named
 from topologies.cluster import Count, NodeGroup, Topology
 from topologies.documents import Record
 from topologies.errors import InputError
+from topologies.messages import nearest_name
 from topologies.replica_groups import Layout, group_of
 
 SyncStrategy = Literal["default", "fully_sharded"]
@@ -122,13 +123,14 @@ class Replicas(Record):
         for number, rule in enumerate(self.rules):
             meant, where = rule.are_meant(names), f"rules[{number}] ({rule.words})"
             if not meant.any():
-                raise InputError.at("replicas", f"{where} names no table")
+                raise InputError.at("replicas", f"{where} names no table{nearest_name(rule.tables[0], names)}")
             if rule.factor % self.factor:
-                message = f"{rule.factor} copies are no multiple of the {self.factor} that the other tables have"
+                many = "1 copy is" if rule.factor == 1 else f"{rule.factor} copies are"
+                message = f"{many} no multiple of the {self.factor} that the other tables have"
                 raise InputError.at("replicas", f"{where}: {message}; give the fewest as factor, and rules for more")
             if (other := np.flatnonzero(meant & ruled & (copies != rule.factor))).size:
                 message = f"{names[int(other[0])]!r} has {copies[other[0]]} copies by another rule"
-                raise InputError.at("replicas", f"{where}: {message}; use unless")
+                raise InputError.at("replicas", f"{where}: {message}; spare it there (unless: {names[int(other[0])]})")
             copies[meant], ruled = rule.factor, ruled | meant
         levels = np.unique(copies).tolist()
         if levels[0] > self.factor:

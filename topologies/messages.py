@@ -1,6 +1,7 @@
 """What pydantic found wrong, in plain English, with the remedy where one is known."""
 
 import difflib
+import re
 import types
 import typing
 from collections.abc import Iterable, Sequence
@@ -97,6 +98,13 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     if close := difflib.get_close_matches(word.lower(), spelled, n=1, cutoff=0.6):
         return f"; did you mean {spelled[close[0]]!r}?"
     return f"; known here: {', '.join(names)}" if names else ""
+
+
+def nearest_name(pattern: str, names: Sequence[str]) -> str:
+    """The name nearest to a pattern's letters, as `did_you_mean` says it, or the first ones of many."""
+    if close := did_you_mean(re.sub(r"[*?\[\]!]", "", pattern), names):
+        return close if close.startswith("; did") or len(names) <= 8 else f"; the first are {', '.join(names[:4])}"
+    return ""
 
 
 def field_names(model: type[BaseModel], path: Sequence[Key]) -> list[str]:

@@ -12,6 +12,7 @@ import numpy as np
 from topologies.cluster import Memory, Nics, NodeGroup, Pcie, RemoteHosts, Storage, StorageClass, Topology
 from topologies.errors import InputError
 from topologies.fabric import Ints
+from topologies.sentences import counted
 
 Layout = Literal["intra", "inter"]
 LAYOUTS: tuple[Layout, ...] = get_args(Layout)
@@ -140,8 +141,8 @@ def _inter(topology: Topology, factor: int) -> Topology:
     (group,) = topology.nodes
     nodes = group.count // factor
     if group.count % factor:
-        ranks = topology.world_size // factor
-        _refuse(topology, factor, "inter", f"{group.count} nodes are no multiple of {factor}; {ranks} ranks cut a node")
+        whole = f"{counted(group.count, 'node')} cannot be dealt out to {factor} groups of whole nodes"
+        _refuse(topology, factor, "inter", f"{whole}; {topology.world_size // factor} ranks cut a node")
     own = nodes * group.accelerators.count
     if own % group.domain_ranks and group.domain_ranks % own:
         _refuse(topology, factor, "inter", f"{own} ranks cut scale-up domains of {group.domain_ranks} unevenly")

@@ -166,6 +166,8 @@ def _set_replicas(document: "Document", replicas: Sequence[str], sync_every: int
         raise typer.BadParameter(message, param_hint="--replicas")
     for text in of_all:
         factor = text if text == "auto" else list(numbers("--replicas", text, "copies, nor auto, nor GLOB=M"))
+        if factor != "auto" and 0 in factor:
+            raise typer.BadParameter(f"{text}: 1 copy is one world, and there are no fewer", param_hint="--replicas")
         replace(document, ("replicas", "factor"), factor, f"--replicas {text}")
     if of_some:
         replace(document, ("replicas", "rules"), list(map(_rule, of_some)), f"--replicas {' '.join(of_some)}")

@@ -3,7 +3,6 @@
 T tables, W ranks.
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -23,9 +22,9 @@ from cost_models.workload.table_names import are_named
 from planner.formulation.policy import Policy
 from planner.formulation.sites import sites_on
 from planner.problem.numbers import Bools
-from topologies.documents import Document, did_you_mean
+from topologies.documents import Document
 from topologies.errors import Fault
-from topologies.messages import Key
+from topologies.messages import Key, nearest_name
 
 Path = tuple[Key, ...]
 
@@ -99,7 +98,7 @@ class Narrowing:
         for number, pattern in enumerate(patterns):
             mine = are_named(pattern, self.names)
             if not mine.any():
-                self.fault((*path, number), f"no table is called {pattern!r}{_near(pattern, self.names)}")
+                self.fault((*path, number), f"no table is called {pattern!r}{nearest_name(pattern, self.names)}")
             matching |= mine
         return matching
 
@@ -176,10 +175,3 @@ class Narrowing:
             words = " and ".join(dict.fromkeys(self.steps[what][i].words for i in steps))
             message = f"no {word} is left for {self.names[victims[0]]!r}{more}: {words}; allow more in one of them"
             self.fault(self.steps[what][steps[-1]].path, message)
-
-
-def _near(pattern: str, names: Sequence[str]) -> str:
-    """The nearest name; of a pattern, the nearest to its letters."""
-    if close := did_you_mean(re.sub(r"[*?\[\]!]", "", pattern), names):
-        return close if close.startswith("; did") or len(names) <= 8 else f"; the first are {', '.join(names[:4])}"
-    return ""

@@ -4,6 +4,7 @@ A candidate is `Replicas`, or None for one world of ranks.
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Annotated, Literal
 
 import numpy as np
@@ -125,10 +126,34 @@ def candidates(choices: ReplicaChoices | None, topology: Topology, workload: Wor
             refused[each.factor] = error
     missing = set(refused) - {1 if each is None else each.factor for each in found}
     if missing and (choices.factor != AUTO or not found):
-        raise refused[min(missing)]
+        (fault,) = refused[min(missing)].faults
+        raise InputError.at("replicas", f"{fault.message}{_remedy(choices, topology, workload)}")
     if any(found):
         _expect_known(workload)
     return tuple(found)
+
+
+def _remedy(choices: ReplicaChoices, topology: Topology, workload: Workload) -> str:
+    """What could be had in the place of choices that cannot, as the end of a sentence."""
+    if choices.rules and "layout" not in choices.model_fields_set:
+        apart = choices.model_copy(update={"layout": ("inter",)})
+        can = _known(apart, topology, workload)
+        return "; beside rules layout is intra unless stated, and with layout inter it can be" if can else ""
+    if choices.rules or choices.factor == AUTO:
+        return ""
+    known = _known(choices.model_copy(update={"factor": AUTO}), topology, workload)
+    return f"; {', '.join(map(str, known))} can be" if known else ""
+
+
+def _known(choices: ReplicaChoices, topology: Topology, workload: Workload) -> list[int]:
+    """The numbers of copies that there can be in some layout, ascending; 1 for one world."""
+    known = set()
+    for each in choices.listed(topology.world_size):
+        with suppress(InputError):
+            if each is not None:
+                _expect_groups(each, topology, workload)
+            known.add(1 if each is None else each.factor)
+    return sorted(known)
 
 
 def _expect_groups(replicas: Replicas, topology: Topology, workload: Workload) -> None:

@@ -88,7 +88,7 @@ def test_one_group_is_the_cluster() -> None:
     [
         (3, "intra", "128 ranks are no multiple of 3"),
         (16, "intra", "8 accelerators a node, no multiple of 16"),
-        (32, "inter", "16 nodes are no multiple of 32; 4 ranks cut a node"),
+        (32, "inter", "16 nodes cannot be dealt out to 32 groups of whole nodes; 4 ranks cut a node"),
     ],
 )
 def test_groups_that_are_not_alike_are_refused(factor: int, layout: Layout, words: str) -> None:

@@ -182,10 +182,19 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
 
 
 UNEVEN: list[tuple[dict[str, Any], str]] = [
-    ({"nodes": 2}, "2 nodes are no multiple of 4"),
+    ({"nodes": 2}, "2 nodes cannot be dealt out to 4 groups"),
     ({"nodes": 12, "levels": [(8, 2.0)]}, "3 nodes cut the 8 under a l0 unevenly"),
     ({"nodes": 12, "levels": [(9, 2.0)]}, "12 nodes do not fill switches of 9"),
 ]
+
+
+def test_a_layout_that_is_not_stated_is_named_where_the_other_can_be() -> None:
+    """More copies than a node has accelerators, on as many nodes; without rules, the numbers that there can be."""
+    rules = [{"tables": "user_*", "factor": 8}]
+    with pytest.raises(InputError, match="layout is intra unless stated, and with layout inter it can be"):
+        planned({"factor": 1, "rules": rules}, nodes=8)
+    with pytest.raises(InputError, match=r"are no multiple of 3; 1, 2, 4 can be$"):
+        planned({"factor": 3})
 
 
 @pytest.mark.parametrize(("fields", "message"), UNEVEN)
