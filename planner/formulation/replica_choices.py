@@ -38,7 +38,7 @@ class ReplicaChoices(Record):
 
     factor: Annotated[Factors, Field(min_length=1)] = AUTO
     """Copies: one number, several, or all that the cluster can be divided into (auto). 1 is one world."""
-    layout: Layouts = LAYOUTS
+    layout: Layouts | None = None
     """Whether the ranks that hold the same shards are neighbours (intra), or those of a group are (inter). Unset: both;
     beside rules, intra."""
     sync_every: Count = 1
@@ -60,7 +60,7 @@ class ReplicaChoices(Record):
     @property
     def _layouts(self) -> tuple[Layout, ...]:
         """Those that are tried: with rules, where none are stated, the one that TorchRec takes by default."""
-        return ("intra",) if self.rules and "layout" not in self.model_fields_set else self.layout
+        return self.layout or (("intra",) if self.rules else LAYOUTS)
 
     @classmethod
     def of(cls, replicas: Replicas) -> "ReplicaChoices":
@@ -135,7 +135,7 @@ def candidates(choices: ReplicaChoices | None, topology: Topology, workload: Wor
 
 def _remedy(choices: ReplicaChoices, topology: Topology, workload: Workload) -> str:
     """What could be had in the place of choices that cannot, as the end of a sentence."""
-    if choices.rules and "layout" not in choices.model_fields_set:
+    if choices.rules and choices.layout is None:
         apart = choices.model_copy(update={"layout": ("inter",)})
         can = _known(apart, topology, workload)
         return "; beside rules layout is intra unless stated, and with layout inter it can be" if can else ""

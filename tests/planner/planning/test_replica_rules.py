@@ -111,6 +111,15 @@ def test_more_copies_take_the_place_of_exchanges_where_they_pay() -> None:
     assert found.objective.step_s == min(each.step_s for each in steps if each is not None)
 
 
+def test_both_layouts_are_compared_where_both_are_stated() -> None:
+    """The document says so, and verifies as it is read."""
+    found = planned({"factor": 1, "layout": ["intra", "inter"], "sync_every": 1000, "rules": RULES}, nodes=4)
+    assert found.replicas is not None
+    (other,) = found.replicas.others
+    assert {other.layout, found.replicas.layout} == {"intra", "inter"}
+    assert verify(Plan.model_validate_json(found.to_json())) == []
+
+
 def test_tables_without_copies_may_be_below_hbm() -> None:
     """Those of one world keep their tiers; copies are in HBM."""
     found = planned(hbm_bytes=1.2e8)
