@@ -231,10 +231,9 @@ class CostModel(ABC):
     def extent_of(self, table: Ints, sharding: Ints) -> Ints:
         """[n] the extent of a block of each `table` in a `sharding`, an index into `extents`."""
         extent, copies = EXTENT_OF_SHARDING[sharding], self.copies[table]
-        found, of_count = np.asarray(extent + 0 * copies), np.searchsorted(self._copy_counts, copies)
+        found, first = np.asarray(extent + 0 * copies), len(EXTENTS) + np.searchsorted(self._copy_counts, copies)
         for number, copied in enumerate(copied_extents(apart=self.copies_apart)):
-            own = len(EXTENTS) + number * len(self._copy_counts) + of_count
-            found = np.where((extent == copied) & (copies > 1), own, found)
+            found = np.where((extent == copied) & (copies > 1), first + number * len(self._copy_counts), found)
         return found
 
     @cached_property
