@@ -97,11 +97,6 @@ class MixedCosts(StepCosts):
             return np.ones(len(self.workload.tables), dtype=np.int64)
         return self.replicas.factors([table.name for table in self.workload.tables]) // self.replicas.factor
 
-    @property
-    def copies_apart(self) -> bool:  # type: ignore[override]
-        """Whether these are whole nodes apart."""
-        return self.replicas is not None and self.replicas.layout == "inter"
-
     @cached_property
     def own_blocks(self) -> Blocks:
         """The tables with the fewest copies, each as one block in HBM."""

@@ -76,6 +76,7 @@ class StepCosts(CostModel):
         self._own, replication = own, None
         if replicas is not None:
             self.replicas, self.without_error_bars = replicas, "no step of groups of ranks was measured"
+            self.copies_apart = replicas.layout == "inter"
             if replicas.factor > 1:
                 replication = self._take_group(ReplicatedCluster(topology, replicas.alike(replicas.factor)))
             topology, workload = self.topology, self.workload

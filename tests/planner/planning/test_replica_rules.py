@@ -74,6 +74,9 @@ def test_copies_are_whole_runs_of_nodes_apart(shardings: list[str]) -> None:
         first = [shard for shard in shards if shard[0] < 32 // copies]
         again = [(rank + copy * 32 // copies, *rest) for copy in range(copies) for rank, *rest in first]
         assert sorted(again) == shards
+    data = json.loads(found.to_json())
+    data["replicas"]["layout"] = data["provenance"]["policy"]["replicas"]["layout"] = "intra"
+    assert any("user_0" in fault for fault in verify(Plan.model_validate(data)))
 
 
 @pytest.mark.parametrize("exchange", ["flat", "sptt", "auto"])
