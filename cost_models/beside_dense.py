@@ -1,25 +1,42 @@
 """What runs beside the dense part of a step, and for how long others hide it: ids of the next batch, sums of gradients.
 
 Windows depend on loads of tables that are not placed yet: they are those of tables that are spread evenly, in HBM, so
-that what a placement takes stays a sum over its tables.
+that what a placement takes stays a sum over its tables. Seconds of tables may be those of many models, [n] each.
 """
 
-from collections.abc import Collection
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from cost_models.dense import DensePass
-from cost_models.dense_size import dense_parts
 from cost_models.kinds import RankKind
 from cost_models.loads import BlockLoad
 from cost_models.memory import Batching
 from cost_models.resources import Resource
 from cost_models.schedule import Schedule
-from cost_models.shards import Blocks
+from cost_models.shards import Blocks, Floats, Ints
 from cost_models.step_exchanges import EXCHANGE_OF, exchange_split
 from cost_models.tables import Tables
 from cost_models.workload.models import Workload
+
+Seconds = float | Floats
+"""Of one model, or [n] of many."""
+
+
+@dataclass(frozen=True)
+class DensePasses:
+    """What windows depend on of the `DensePass` of n models, [n] each."""
+
+    rest_s: Floats
+    rest_forward_s: Floats
+    first_gradients_s: Floats
+
+    @classmethod
+    def of(cls, passes: Sequence[DensePass], which: Ints) -> "DensePasses":
+        """Of models that each have one of these passes."""
+        columns = zip(*((each.rest_s, each.rest_forward_s, each.first_gradients_s) for each in passes), strict=True)
+        return cls(*(np.array(seconds)[which] for seconds in columns))
 
 
 @dataclass(frozen=True)
@@ -40,28 +57,42 @@ class EvenTables:
         lines = self.schedule.lines.get(stage)
         return lines[0].latency_s if lines else 0.0
 
-    def exchange_s(self, stage: str, number: int) -> dict[Resource, float]:
+    def exchange_s(self, stage: str, number: int) -> Mapping[Resource, Seconds]:
         """What each link of a kind of rank is busy with in the exchange of a stage."""
-        seconds, kind = dict[Resource, float](), self.kinds[number]
+        kind, seconds = self.kinds[number], dict[Resource, float]()
+        for resource, load, factor in self._loads(stage, number):
+            of_rank = float(np.sum(load.fixed + load.by_rows) / kind.world_size + np.sum(load.everywhere))
+            seconds[resource] = seconds.get(resource, 0.0) + of_rank * self._ranks_sharing(resource) * factor
+        return seconds
+
+    def exchange_of_each_s(self, stage: str, number: int) -> dict[Resource, Floats]:
+        """[n] the part of each of the tables."""
+        kind, seconds = self.kinds[number], dict[Resource, Floats]()
+        for resource, load, factor in self._loads(stage, number):
+            of_rank = (load.fixed + load.by_rows) / kind.world_size + load.everywhere + np.zeros(len(self.blocks))
+            before = seconds.get(resource, np.zeros(len(self.blocks)))
+            seconds[resource] = before + of_rank * self._ranks_sharing(resource) * factor
+        return seconds
+
+    def _loads(self, stage: str, number: int) -> Iterator[tuple[Resource, BlockLoad, float]]:
+        """What blocks ask of a kind of rank in the exchange of a stage: of which resource, and how many seconds of it
+        each of theirs is."""
         if stage not in self.schedule.stages:
-            return seconds
+            return
+        kind = self.kinds[number]
         loads = EXCHANGE_OF[stage](self.tables, self.blocks, kind, self.batching, None)
         for term, of_term in exchange_split(self.schedule)(stage, loads, self.blocks, kind).items():
             for resource, load in of_term.items():
                 for column, factor in self.schedule.targets(term, resource, number):
-                    reached = self.schedule.columns[column].resource
-                    seconds[reached] = seconds.get(reached, 0.0) + self._even_s(reached, load, kind) * factor
-        return seconds
+                    yield self.schedule.columns[column].resource, load, factor
 
     def carrier(self, stage: str, resource: Resource) -> Resource:
         """What carries the traffic of a link in the exchange of a stage."""
         return self.schedule.carrier(stage, resource)
 
-    def _even_s(self, resource: Resource, load: BlockLoad, kind: RankKind) -> float:
-        """What each instance of a link is busy with."""
-        of_rank = float(np.sum(load.fixed + load.by_rows) / kind.world_size + np.sum(load.everywhere))
-        instance = self.schedule.resource_of_rank(resource)
-        return of_rank * float(np.bincount(instance).max())
+    def _ranks_sharing(self, resource: Resource) -> float:
+        """Ranks that use one instance of a link."""
+        return float(np.bincount(self.schedule.resource_of_rank(resource)).max())
 
 
 @dataclass(frozen=True)
@@ -71,16 +102,20 @@ class BesideDense:
     workload: Workload
     parts: tuple[EvenTables, ...]
     """Its tables; those with the fewest copies first."""
-    dense: tuple[DensePass, ...]
+    dense: tuple[DensePass | DensePasses, ...]
     """[K] the dense part on each kind of rank."""
-    lookups: tuple[tuple[float, float], ...]
+    last_share: Seconds
+    """Share of the gradients that those of the last layers are."""
+    overhead_s: Seconds
+    """The fixed overhead."""
+    lookups: tuple[tuple[Seconds, Seconds], ...]
     """[K] seconds on each device of the update of all tables, and of their lookup."""
     modules_s: tuple[float, ...]
     """[K] seconds on each device of the backward pass of its tower's module, after the gradients of vectors came."""
     module_gradients_s: tuple[float, ...] | None = None
     """[K] seconds of the exchange of gradients among peers, of what modules give; None where vectors are exchanged."""
 
-    def hidden_s(self) -> float:
+    def hidden_s(self) -> Seconds:
         """How long the update of the embeddings and the fixed overhead hide the next batch's ids beside the dense part,
         less its forward pass: ids travel from one forward pass to the lookup that needs them. They also do while ranks
         wait for the first byte of an all-reduce after the update; the same wait for gradients is as long as their own.
@@ -93,57 +128,73 @@ class BesideDense:
         for (update_s, lookup_s), dense, module_s in zip(self.lookups, self.dense, self.modules_s, strict=True):
             hidden.append(update_s + module_s + (lookup_s if is_earlier else -dense.rest_forward_s))
         reduced_s = self.parts[0].latency_s("all_reduce")
-        return min(hidden) + reduced_s + float(self.parts[0].schedule.overheads.sum())
+        return _least(hidden) + reduced_s + self.overhead_s
 
-    def sums_begin_s(self, sums_s: Collection[float]) -> list[float]:
+    def sums_begin_s(self, sums_s: Iterable[Seconds]) -> list[Seconds]:
         """[K] seconds into the dense part before gradients are summed, which takes `sums_s` [K] of the links.
 
         Sums that are not done when the gradients of vectors leave share the links with these, which then come so much
         later; those that are not done by then go on beside modules and the update of the embeddings.
         """
-        begin, parts = [], dense_parts(self.workload)
-        whole = sum(part.parameters for part in parts.values())
-        last = parts["top_mlp"].parameters / whole if whole else 1.0
+        begin = list[Seconds]()
         for k, (dense, (update_s, _), taken_s) in enumerate(zip(self.dense, self.lookups, sums_s, strict=True)):
             # Those of the last layers are summed beside the backward pass, the others when it has ended.
-            ready_s = max(dense.rest_forward_s + dense.first_gradients_s, dense.rest_s - last * taken_s)
+            ready_s = np.maximum(
+                dense.rest_forward_s + dense.first_gradients_s, dense.rest_s - self.last_share * taken_s
+            )
             left_s = taken_s + ready_s - dense.rest_s
             met_s = self._gradients_s(k)
-            beside_update_s = min(max(left_s - met_s, 0.0), ready_s)
-            begin.append(ready_s - min(beside_update_s, update_s + self.modules_s[k]))
+            beside_update_s = np.minimum(np.maximum(left_s - met_s, 0.0), ready_s)
+            begin.append(ready_s - np.minimum(beside_update_s, update_s + self.modules_s[k]))
         return begin
 
-    def _gradients_s(self, kind: int) -> float:
+    def _gradients_s(self, kind: int) -> Seconds:
         """Seconds of the exchange of gradients after the dense part."""
         if self.module_gradients_s is not None:
             return self.module_gradients_s[kind]
-        return max(self._exchange_s("gradient_dist", kind).values(), default=0.0)
+        return _largest(self._exchange_s("gradient_dist", kind).values())
 
     @property
     def copied_over(self) -> tuple[Resource, ...]:
         """The links between the ranks that hold the same shards of some tables."""
         return tuple(dict.fromkeys(resource for part in self.parts for resource in part.copied_over))
 
-    def exchange_window_s(self) -> float:
+    def exchange_window_s(self) -> Seconds:
         """Seconds of the exchanges before and after the dense part in which the links that copies are cut over are
         idle: the least of all kinds of rank."""
-        windows, stages = [], self.parts[0].schedule.stages
+        windows, stages = list[Seconds](), self.parts[0].schedule.stages
         for k in range(len(self.dense)):
-            window = 0.0
+            window: Seconds = 0.0
             for stage in (each for each in EXCHANGE_OF if each in stages and each != "input_dist"):
                 seconds = self._exchange_s(stage, k)
                 over = [self.parts[0].carrier(stage, resource) for resource in self.copied_over]
-                busy = max(seconds.get(resource, 0.0) for resource in over)
+                busy = _largest(seconds.get(resource, 0.0) for resource in over)
                 window += max(part.latency_s(stage) for part in self.parts) - busy
-                window += max(seconds.values(), default=0.0)
+                window += _largest(seconds.values())
             windows.append(window)
-        return min(windows)
+        return _least(windows)
 
-    def _exchange_s(self, stage: str, kind: int) -> dict[Resource, float]:
+    def _exchange_s(self, stage: str, kind: int) -> dict[Resource, Seconds]:
         """What each link of a kind of rank is busy with in the exchange of a stage."""
-        seconds = dict[Resource, float]()
+        seconds = dict[Resource, Seconds]()
         for part in self.parts:
             for resource, busy_s in part.exchange_s(stage, kind).items():
                 carrier = self.parts[0].carrier(stage, resource)
                 seconds[carrier] = seconds.get(carrier, 0.0) + busy_s
         return seconds
+
+
+def _largest(seconds: Iterable[Seconds]) -> Seconds:
+    """The most of some seconds, model by model; 0 of none."""
+    largest: Seconds = 0.0
+    for each in seconds:
+        largest = np.maximum(largest, each)
+    return largest
+
+
+def _least(seconds: Iterable[Seconds]) -> Seconds:
+    """The least of some seconds, model by model."""
+    least: Seconds = np.inf
+    for each in seconds:
+        least = np.minimum(least, each)
+    return least

@@ -12,7 +12,7 @@ from functools import cached_property
 from cost_models.dense import parameter_bytes
 from cost_models.dense_size import dense_size, tower_sizes
 from cost_models.memory import Batching
-from cost_models.tables import LENGTH_BYTES, NUMBER_BYTES, Tables
+from cost_models.tables import NUMBER_BYTES, Tables
 from cost_models.workload.dense_part import COMPUTE_DTYPE_BYTES
 from cost_models.workload.formats import written_bytes
 from cost_models.workload.models import Pipeline, Workload
@@ -82,7 +82,7 @@ class Peak:
     def loaded_bytes(self) -> float:
         """Bytes of the ids of one batch of a rank with their numbers, as they were loaded."""
         tables = Tables.of(self.workload, self.world_size)
-        per_sample = float((tables.ids_per_sample * tables.id_bytes + LENGTH_BYTES * tables.features).sum())
+        per_sample = float(tables.loaded_bytes_per_sample.sum())
         return self.samples_per_rank * (per_sample + NUMBER_BYTES * self.workload.dense.numerical_features)
 
     @cached_property

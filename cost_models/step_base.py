@@ -1,22 +1,23 @@
 """What a step takes before any table is placed: constants of its stages, and loads of every rank's resources."""
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from cost_models import collectives, towers
-from cost_models.beside_dense import BesideDense, EvenTables
+from cost_models.beside_dense import BesideDense, DensePasses, EvenTables, Seconds
 from cost_models.coefficients import SoftwareCoefficients
 from cost_models.dense import DensePass, dense_seconds
-from cost_models.dense_size import dense_size
+from cost_models.dense_size import dense_parts, dense_size
 from cost_models.kinds import RankKind
 from cost_models.memory import Batching
 from cost_models.model import Column
 from cost_models.replication import Replication
 from cost_models.resources import DEVICE, FETCHES, Resource
 from cost_models.schedule import Schedule
-from cost_models.shards import Floats
+from cost_models.shards import Floats, Ints
 from cost_models.step_exchanges import reduction_line
 from cost_models.tables import Tables
 from cost_models.workload.models import Workload
@@ -39,8 +40,21 @@ class StepBase:
     """[K, C] seconds on each rank's resources."""
     begins: Floats = field(init=False)
     """[K, C] the part of them in which nothing is done yet."""
+    dense: tuple[DensePass, ...] = field(init=False)
+    """[K] the dense part on each kind of rank."""
+    passes: tuple[DensePass | DensePasses, ...] = field(init=False)
+    """The same, or that of many models."""
+    last_share: Seconds = field(init=False)
+    """Share of its parameters that are of the last layers."""
+    overhead_s: Seconds = field(init=False)
+    """The fixed overhead."""
 
     def __post_init__(self) -> None:
+        passes, parts = self.software.activation_passes.value, dense_parts(self.workload)
+        whole = sum(part.parameters for part in parts.values())
+        self.dense = self.passes = tuple(self._dense_seconds(kind, passes) for kind in self.kinds)
+        self.last_share = parts["top_mlp"].parameters / whole if whole else 1.0
+        self.overhead_s = float(self.schedule.overheads.sum())
         self.constants = self.schedule.overheads.copy()
         self.loads = self._own_loads()
         self.begins = np.zeros_like(self.loads)
@@ -56,7 +70,7 @@ class StepBase:
             self._put(loads[k], "lookup_forward", _in_step(DEVICE, kind.lookup_launch_s, kind), k)
             answers_s = sum(rates.latency_s for rates in kind.memories.values())
             self._put(loads[k], "cache_fetch", _in_step(FETCHES, answers_s, kind), k)
-            dense = self._dense_seconds(kind, software.activation_passes.value)
+            dense = self.dense[k]
             self._put(loads[k], "dense", _in_dense(dense.rest_s, kind), k)
             self._put(loads[k], "bottom_mlp_forward", {DEVICE: dense.bottom_forward_s}, k)
             if workload.mode == "training":
@@ -97,20 +111,21 @@ class StepBase:
         return line.port_bytes_per_s[kind]
 
     def let_others_run_beside_the_dense_part(
-        self, lookups: tuple[tuple[float, float], ...], parts: tuple[EvenTables, ...]
+        self, lookups: tuple[tuple[Seconds, Seconds], ...], parts: tuple[EvenTables, ...]
     ) -> None:
         """Ids and prefetched misses that others hide are no part of the stage that they share with the dense part; sums
         of gradients begin when there are some.
 
         Everything else in that stage is given the hidden seconds on top, and its constant takes them off again, so that
         no load is below zero. `lookups` [K] are the seconds on each device of the update of tables that are spread
-        evenly, and of their lookup; `parts` are these tables.
+        evenly, and of their lookup; `parts` are these tables. Where they are those of many models with one dense part
+        (`of_models`), so is everything that follows from them.
         """
         schedule, beside = self.schedule, self.beside_dense(lookups, parts)
         if schedule.stage_of_term.get("all_reduce") == "dense" and "replica_shards" not in schedule.stage_of_term:
             summing = [c for c, column in enumerate(self.schedule.columns) if self._sums_gradients(column)]
             sums_s = self.loads[:, summing].max(axis=1, initial=0.0)
-            self._delay(summing, beside.sums_begin_s(sums_s.tolist()))
+            self._delay(summing, beside.sums_begin_s(sums_s))
         if schedule.ids_overlap or schedule.is_prefetched:
             fetched = schedule.fetched_over
             self._hide(beside.hidden_s(), lambda resource: resource.with_ids or resource in fetched)
@@ -127,17 +142,18 @@ class StepBase:
             and not resource.with_ids
         )
 
-    def _hide(self, hidden: float, hides: Callable[[Resource], bool]) -> None:
+    def _hide(self, hidden: Seconds, hides: Callable[[Resource], bool]) -> None:
         """Let work on the resources that `hides` names begin so many seconds before the dense part; where they are
         below zero, that long after its begin."""
         stage = self.schedule.stages.index("dense")
         of_stage = [c for c, column in enumerate(self.schedule.columns) if column.stage == stage]
         hiding = [c for c in of_stage if hides(self.schedule.columns[c].resource)]
-        self.constants[stage] -= max(hidden, 0.0)
-        later = hiding if hidden < 0 else [c for c in of_stage if c not in hiding]
-        self._delay(later, [abs(hidden)] * len(self.kinds))
+        self.constants[stage] -= np.maximum(hidden, 0.0)
+        self._delay(hiding, [np.maximum(-hidden, 0.0)] * len(self.kinds))
+        others = [c for c in of_stage if c not in hiding]
+        self._delay(others, [np.maximum(hidden, 0.0)] * len(self.kinds))
 
-    def _delay(self, columns: Sequence[int], seconds: Sequence[float]) -> None:
+    def _delay(self, columns: Sequence[int], seconds: Sequence[Seconds]) -> None:
         """Let work on the resources of these columns begin so many `seconds` [K] later."""
         for c in columns:
             instance = self.schedule.resource_of_rank(self.schedule.columns[c].resource)
@@ -147,19 +163,35 @@ class StepBase:
                 self.loads[k, c] += later_s
                 self.begins[k, c] += later_s
 
+    @classmethod
+    def of_models(cls, bases: Sequence["StepBase"], which: Ints) -> "StepBase":
+        """Those of n models, each with the dense part of one of `bases`, before anything runs beside it: loads
+        [K, C, n], constants [stages, n]."""
+        many = copy.copy(bases[0])
+        many.loads, many.constants = (
+            np.moveaxis(np.stack(part)[which], 0, -1)
+            for part in ([base.loads for base in bases], [base.constants for base in bases])
+        )
+        many.begins = np.zeros_like(many.loads)
+        many.last_share, many.overhead_s = (
+            np.array(part)[which] for part in ([b.last_share for b in bases], [b.overhead_s for b in bases])
+        )
+        many.passes = tuple(DensePasses.of(each, which) for each in zip(*(base.dense for base in bases), strict=True))
+        return many
+
     def _put(self, target: Floats, term: str, seconds: dict[Resource, float], kind: int) -> None:
         for resource, value in seconds.items():
             for column, factor in self.schedule.targets(term, resource, kind):
                 target[column] += value * factor
 
-    def beside_dense(self, lookups: tuple[tuple[float, float], ...], parts: tuple[EvenTables, ...]) -> BesideDense:
+    def beside_dense(self, lookups: tuple[tuple[Seconds, Seconds], ...], parts: tuple[EvenTables, ...]) -> BesideDense:
         """The windows in which others run beside the dense part."""
-        passes = self.software.activation_passes.value
-        dense = tuple(self._dense_seconds(kind, passes) for kind in self.kinds)
         backward = self.schedule.column("tower_backward", DEVICE)
         modules_s = (0.0,) * len(self.kinds) if backward is None else tuple(self.loads[:, backward].tolist())
         gradients_s = self._module_gradients_s() if self.workload.tower_modules else None
-        return BesideDense(self.workload, parts, dense, lookups, modules_s, gradients_s)
+        return BesideDense(
+            self.workload, parts, self.passes, self.last_share, self.overhead_s, lookups, modules_s, gradients_s
+        )
 
     def _module_gradients_s(self) -> tuple[float, ...]:
         """[K] seconds of the exchange of gradients of what modules give, whatever is placed."""

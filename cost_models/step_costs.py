@@ -11,6 +11,7 @@ which its own stages end first: that is the law itself. See docs/decisions/0021-
 import copy
 import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Self
 
 import numpy as np
@@ -45,7 +46,7 @@ from cost_models.shards import (
 from cost_models.stages import VectorExchange
 from cost_models.step_base import StepBase
 from cost_models.step_exchanges import EXCHANGE_OF, balanced_bytes, exchange_terms
-from cost_models.tables import LENGTH_BYTES, NUMBER_BYTES, Tables
+from cost_models.tables import NUMBER_BYTES, Tables
 from cost_models.towers import has_towers
 from cost_models.workload.models import Workload
 from topologies.cluster import Topology
@@ -152,6 +153,12 @@ class StepCosts(CostModel):
         """How many ranks have the same shards of tables, and whose costs those of such tables are."""
         return ((1, self),)
 
+    def with_output_copies(self, copies: float) -> Self:
+        """The same costs with so many copies of a shard's vectors (`Batching.output_copies`)."""
+        other = copy.copy(self)
+        other.batching = replace(self.batching, output_copies=copies)
+        return other
+
     def on(self, topology: Topology, workload: Workload) -> "StepCosts":
         """The same model of another cluster or workload."""
         return type(self)(topology, workload, exchange=self.exchange, replicas=self.replicas)
@@ -250,11 +257,15 @@ class StepCosts(CostModel):
             self.stages, self._beside = (*self.stages, BATCH_COPY), np.append(self._beside, 0.0)
 
     def _copy_seconds(self) -> Floats:
-        """[W] for ids with their lengths, numerical features and labels of a batch, over the switch of each rank."""
-        moved = self.batching.samples_per_rank * _sample_bytes(self.workload, self.tables)
+        """[W] for the ids of a batch with their lengths, and its numbers, over the switch of each rank."""
+        return self.copy_seconds_of(float(self.tables.loaded_bytes_per_sample.sum()))[self.kind_of_rank]
+
+    def copy_seconds_of(self, loaded_bytes: float | Floats) -> Floats:
+        """[K, ...] the same where the ids of a sample with their lengths have so many bytes."""
+        sample_bytes = loaded_bytes + NUMBER_BYTES * (self.workload.dense.numerical_features + 1)  # and the label
+        moved = self.batching.samples_per_rank * sample_bytes
         per_switch = [group.links.pcie.accelerators_per_switch for group in self.cluster.nodes]
-        seconds = [moved / kind.pcie_bytes_per_s * ranks for kind, ranks in zip(self.kinds, per_switch, strict=True)]
-        return np.array(seconds)[self.kind_of_rank]
+        return np.array([moved / kind.pcie_bytes_per_s * n for kind, n in zip(self.kinds, per_switch, strict=True)])
 
     def activation_seconds(self) -> float:
         """Seconds of the stage `dense` in which activations cross device memory, on the slowest kind of rank."""
@@ -386,9 +397,3 @@ def _pool_bytes(model: CostModel, bytes_of_kind: Sequence[Sequence[float]]) -> t
     of_rank = np.array(bytes_of_kind, dtype=float)[model.kind_of_rank]
     pools = (np.unique(pool, return_index=True)[1] for pool in model.memory_pool_of_rank)
     return tuple(of_rank[first, MEMORY_TIERS.index(tier)] for tier, first in zip(model.memories, pools, strict=True))
-
-
-def _sample_bytes(workload: Workload, tables: Tables) -> float:
-    """Bytes of a sample as it comes to a device: ids with their lengths, numerical features, the label."""
-    ids = float((tables.ids_per_sample * tables.id_bytes + LENGTH_BYTES * tables.features).sum())
-    return ids + NUMBER_BYTES * (workload.dense.numerical_features + 1)

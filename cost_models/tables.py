@@ -162,6 +162,11 @@ class Tables:
         return np.asarray(rigid[self.stored_as(blocks.table, blocks.dtype)] & self.training)
 
     @cached_property
+    def loaded_bytes_per_sample(self) -> Floats:
+        """[T] bytes of a sample's ids with their lengths, as they come to the rank."""
+        return self.ids_per_sample * self.id_bytes + LENGTH_BYTES * self.features
+
+    @cached_property
     def whole(self) -> Blocks:
         """[T] every table as one block in HBM."""
         zeros = np.zeros(len(self.rows), dtype=np.int64)

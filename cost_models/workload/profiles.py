@@ -82,14 +82,14 @@ def _read_csv(path: Path, delimiter: str, required: Sequence[str]) -> tuple[Docu
     except UnicodeDecodeError:
         raise InputError.at(source, "is not UTF-8 text") from None
     lines = list(io.StringIO(text if text.endswith("\n") else f"{text}\n", newline=""))
-    cells = _records(lines, delimiter, source)
+    cells = csv_records(lines, delimiter, source)
     if not cells:
         raise InputError.at(source, f"is empty; its first line names the columns {', '.join(required)}, …")
     (header_line, header), *rows = cells
-    if other := _other_delimiter(header, delimiter):
+    if other := other_delimiter(header, delimiter):
         message = f"the fields are separated by {other!r}; separate them by {delimiter!r}"
         raise InputError.at(source, message, line=header_line, column=1)
-    positions = [_field_position(lines, delimiter, header_line, k) for k in range(len(header))]
+    positions = [field_position(lines, delimiter, header_line, k) for k in range(len(header))]
     columns = _columns(header, source, positions, required)
     if not rows:
         raise InputError.at(source, "has no tables below its header", line=header_line, column=1)
@@ -109,19 +109,19 @@ def _read_csv(path: Path, delimiter: str, required: Sequence[str]) -> tuple[Docu
             return None
         start = starts[where[0]]
         known = len(where) > 1 and where[1] in columns
-        return _field_position(lines, delimiter, start, columns.index(str(where[1]))) if known else (start, 1)
+        return field_position(lines, delimiter, start, columns.index(str(where[1]))) if known else (start, 1)
 
     return Document(records, source, locate), faults
 
 
-def _other_delimiter(header: Sequence[str], delimiter: str) -> str | None:
+def other_delimiter(header: Sequence[str], delimiter: str) -> str | None:
     """What separates the fields of a header that was read as one field; None where that is not the matter."""
     if len(header) != 1:
         return None
     return next((sign for sign in ";\t|," if sign != delimiter and sign in header[0]), None)
 
 
-def _records(lines: list[str], delimiter: str, source: str) -> list[tuple[int, list[str]]]:
+def csv_records(lines: list[str], delimiter: str, source: str) -> list[tuple[int, list[str]]]:
     """The line in which each record starts, and its fields; blank lines are left out."""
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
     records = []
@@ -136,7 +136,7 @@ def _records(lines: list[str], delimiter: str, source: str) -> list[tuple[int, l
     return records
 
 
-def _field_position(lines: list[str], delimiter: str, start: int, ordinal: int) -> Position:
+def field_position(lines: list[str], delimiter: str, start: int, ordinal: int) -> Position:
     """Where the field `ordinal` (from 0) begins of the record that starts in line `start` (from 1)."""
     seen, quoted = 0, False
     for number in range(start, len(lines) + 1):

@@ -36,16 +36,19 @@ def lagrangian_s(problem: Problem, multipliers: Multipliers, usable: Bools, floo
     return dual_value_s(problem, multipliers, cheapest_options(problem, multipliers, usable), floors)
 
 
-def cheapest_options(problem: Problem, multipliers: Multipliers, usable: Bools) -> Floats:
+def cheapest_options(problem: Problem, multipliers: Multipliers, usable: Bools, peaks: Floats | None = None) -> Floats:
     """[T] what the cheapest option of each table costs of the usable blocks [B]; infinite where it has none.
 
     The longest block of a fixed option counts for a weight on its table. A splittable one is as long as the mean of its
-    blocks at least, each counted by its column units.
+    blocks at least, each counted by its column units. `peaks` [B, S] are the seconds that a block makes a stage last,
+    where others than its own extremes are to count.
     """
+    peaks = problem.extremes.stage_peaks if multipliers.of_table and peaks is None else peaks
     lone = np.zeros(len(problem.block_option))
     for (table, stage), share in multipliers.of_table.items():
         own = np.arange(*problem.table_block_start[table : table + 2])
-        lone[own] += share * problem.extremes.stage_peaks[own, stage]
+        assert peaks is not None
+        lone[own] += share * peaks[own, stage]
     block = block_values(problem, multipliers.weight, multipliers.byte)
     block[~usable] = np.inf
     cheapest = np.full(problem.tables, np.inf)

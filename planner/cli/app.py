@@ -17,6 +17,7 @@ from planner.cli import (
     catalog,
     check,
     compare,
+    cost,
     diff,
     doctor,
     explain,
@@ -113,6 +114,7 @@ app.command("import")(import_.import_)
 app.command()(profile.profile)
 app.command()(memory.memory)
 app.command()(size.size)
+app.command()(cost.cost)
 app.command()(study.study)
 app.command()(report.report)
 app.add_typer(topology.app, name="topology")

@@ -1,0 +1,131 @@
+"""Candidates a second of the cost oracle, and how near its figures are to planning anew.
+
+    python -m benchmarks.oracle speed
+    python -m benchmarks.oracle accuracy --candidates 100 --seed 1 --effort 1
+
+Rows, widths and pooling of every table are drawn at random, in the words of a search: few values each. A candidate also
+has a size of its own, so that steps differ as those of models do. Seconds are of the processor, of one process.
+"""
+
+import argparse
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from cost_models.workload.models import Workload
+from planner import load_topology, load_workload, plan
+from planner.document.plan import Plan
+from planner.document.planned import planned_inputs
+from planner.oracle import Oracle
+
+SPEED = (("zionex-16", "dlrm-dcnv2", 20_000), ("dgx-h100", "synthetic:1000@seed=1", 2_000))
+"""A cluster and a model, and how many candidates."""
+ACCURACY = (("zionex-16", 4, "dlrm-dcnv2"), ("dgx-h100", 1, "criteo-kaggle"), ("dgx-a100-80", 2, "rm2"))
+"""A cluster, its nodes and a model."""
+SIZES, OF_TABLES = (0.25, 0.5, 1.0, 2.0), (0.5, 1.0, 2.0)
+"""Factors of a candidate, and those of each of its tables beside them."""
+
+
+def random_changes(base: Workload, count: int, seed: int, *, dims: bool) -> dict[str, list[Any]]:
+    """Columns of random candidates."""
+    random = np.random.default_rng(seed)
+    pooling, width = random.choice(SIZES, count), random.choice(SIZES, count)
+    columns: dict[str, list[Any]] = {}
+    for table in base.tables:
+        there = random.random(count) < 0.9
+        read = random.choice(OF_TABLES, count) * pooling * table.pooling_factor
+        values: dict[str, np.ndarray] = {
+            "rows": np.maximum(random.choice(OF_TABLES, count) * table.rows, 1).astype(int),
+            "pooling_factor": np.maximum(np.round(read), 1.0),
+        }
+        if dims:
+            values["dim"] = np.maximum((random.choice(OF_TABLES, count) * width * table.dim).astype(int) // 4 * 4, 4)
+        for name, of in values.items():
+            columns[f"{table.name}.{name}"] = [v if has else None for v, has in zip(of.tolist(), there, strict=True)]
+        columns[f"{table.name}.present"] = there.tolist()
+    if base.dense.top_mlp:
+        hidden = base.dense.top_mlp[:-1]
+        widths = [(*(max(int(n * factor), 1) for n in hidden), base.dense.top_mlp[-1]) for factor in SIZES]
+        columns["dense.top_mlp"] = [widths[n] for n in random.integers(0, len(widths), count)]
+    return columns
+
+
+def planned(topology: str, model: str, nodes: int | None = None, effort: int = 0) -> Plan:
+    return plan(load_topology(topology, nodes=nodes), load_workload(model), effort=effort, simulate=False)
+
+
+def varies_widths(base: Workload) -> bool:
+    """Whether tables may have widths of their own."""
+    return base.dense.interaction != "dot" and not base.dense.layers
+
+
+def speed() -> None:
+    for topology, model, count in SPEED:
+        made = planned(topology, model)
+        base = planned_inputs(made)[1]
+        oracle = Oracle(made)
+        columns = random_changes(base, count, 1, dims=varies_widths(base))
+        start = time.process_time()
+        candidates = oracle.candidates(columns)
+        read_s, start = time.process_time() - start, time.process_time()
+        oracle.cost(candidates)
+        first_s, start = time.process_time() - start, time.process_time()
+        again = oracle.candidates(random_changes(base, count, 2, dims=varies_widths(base)))
+        start = time.process_time()
+        oracle.cost(again)
+        cost_s = time.process_time() - start
+        profiles = sum(map(len, candidates.profiles))
+        print(
+            f"{model} on {topology}: {len(base.tables):,} tables, {count:,} candidates: {count / cost_s:,.0f} a second,"
+            f" once {profiles:,} profiles are known ({first_s - cost_s:.1f} s); columns read in {read_s:.2f} s"
+        )
+
+
+def accuracy(count: int, seed: int, effort: int) -> None:
+    for topology, nodes, model in ACCURACY:
+        made = planned(topology, model, nodes, effort)
+        base = planned_inputs(made)[1]
+        oracle = Oracle(made)
+        columns = random_changes(base, count, seed, dims=varies_widths(base))
+        costs = oracle.exact(oracle.cost(columns), count, effort=effort)
+        found = {number: of.objective for number, of in costs.plans.items() if of.objective is not None}
+        numbers = np.array(sorted(found))
+        step = np.array([found[number].step_s for number in numbers.tolist()])
+        bound = np.array([found[number].lower_bound_s for number in numbers.tolist()])
+        estimate = costs.estimate_s[numbers]
+        told = np.isfinite(estimate)
+        error = np.abs(estimate[told] / step[told] - 1)
+        print(
+            f"{model} on {nodes} x {topology}: {len(numbers)} of {count} candidates fit, {np.sum(~told)} of them"
+            f" without an estimate; error of the estimate: median {np.median(error):.2%}, 95 % {np.quantile(error, 0.95):.2%};"
+            f" Kendall tau {kendall_tau(estimate[told], step[told]):.3f};"
+            f" bound over the bound planned anew: median {np.median(costs.lower_bound_s[numbers] / bound):.4f},"
+            f" highest {np.max(costs.lower_bound_s[numbers] / bound):.6f};"
+            f" steps {step.min():.3g} to {step.max():.3g} s",
+            flush=True,
+        )
+
+
+def kendall_tau(first: np.ndarray, second: np.ndarray) -> float:
+    """Kendall's tau-a: pairs in the same order less those in another, over all pairs."""
+    signs = np.sign(first[:, None] - first) * np.sign(second[:, None] - second)
+    return float(signs.sum() / (len(first) * (len(first) - 1)))
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="benchmarks.oracle", description=__doc__)
+    parser.add_argument("what", choices=("speed", "accuracy"))
+    parser.add_argument("--candidates", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--effort", type=int, default=1)
+    given = parser.parse_args(words)
+    if given.what == "speed":
+        speed()
+    else:
+        accuracy(given.candidates, given.seed, given.effort)
+
+
+if __name__ == "__main__":
+    main()

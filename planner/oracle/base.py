@@ -1,0 +1,252 @@
+"""The plan that candidates are costed beside: its models, its option space, and the multipliers of its proof."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from cost_models.shards import SIZED_BY_PLAN
+from cost_models.step_costs import StepCosts
+from cost_models.towers import has_towers
+from cost_models.workload.models import Workload
+from cost_models.workload.table_profile import TableProfile
+from planner.certificates.lagrangian import block_values, region_capacity
+from planner.certificates.multipliers import Multipliers
+from planner.document.certificates import Proof
+from planner.document.plan import Plan
+from planner.document.planned import placed_shards, planned_model
+from planner.document.provenance import planned_options
+from planner.errors import UnsoundPlanError
+from planner.formulation.allowed_choices import planning_model
+from planner.formulation.choice_rules import allowed_choices
+from planner.formulation.formulation import Formulation
+from planner.formulation.option_space import EVERY_CUT, MOST_UNITS, Cuts, Space
+from planner.formulation.options import (
+    MOST_BLOCKS,
+    CacheFractions,
+    Options,
+    coarse_fractions,
+    enumerate_options,
+    uncapped_problem,
+    within_capacity,
+)
+from planner.formulation.question import open_exchanges
+from planner.planning.caches import LEAST_FRACTION
+from planner.problem.arrays import Problem
+from planner.problem.numbers import Floats, Ints
+from planner.verification.proof import faults_of, read_proof
+from topologies.errors import Fault, InputError
+
+PARTS = ("fixed", "by_rows", "everywhere", "bytes_fixed", "bytes_by_rows")
+"""What blocks cost, as arrays of a problem."""
+SHARES = 12
+"""Ranges into which cache sizes are divided where HBM is scarce."""
+WIDEST_BLOCKS = 40_000
+"""Block types of every cut up to which these are the option space of candidates, whatever that of the plan is."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Multipliers that prove something at some protocols."""
+
+    protocols: tuple[int, ...]
+    multipliers: Multipliers
+    column_of: Mapping[tuple[int, int], int]
+    """(table, stage) -> the column whose load counts for a weight on the table: where its largest block makes the stage
+    of the base last longest."""
+
+    def peaks(self, problem: Problem) -> Floats:
+        """[B, S] what blocks alone add to the load of these columns."""
+        peaks = np.zeros((len(problem.block_option), len(problem.stage_constants)))
+        for (table, stage), column in self.column_of.items():
+            own = np.arange(*problem.table_block_start[table : table + 2])
+            peaks[own, stage] = problem.extremes.peak_load(0, own)[:, column]
+        return peaks
+
+    def of_fixed_loads(self, problem: Problem) -> Floats:
+        """[C] the weight of a second that every rank brings to its resources before any table."""
+        ranks = problem.capacity_regions.ranks.sum(axis=1).astype(float)
+        weight: Floats = np.asarray((self.multipliers.weight * ranks[:, None]).sum(axis=0))
+        for pair, column in self.column_of.items():
+            fewest = int(np.bincount(problem.resource_of_rank[column]).min())
+            weight[column] += self.multipliers.of_table[pair] * fewest
+        return weight
+
+
+class Base:
+    """One solved plan."""
+
+    def __init__(self, plan: Plan) -> None:
+        """Raises InputError for a plan without a bound, and for what candidates are not costed of."""
+        self.plan, self.policy, origin = plan, plan.provenance.policy, plan.provenance
+        if plan.objective is None or plan.proof is None:
+            raise InputError.at("plan", "places nothing, so that there is no bound to begin with; plan what fits")
+        model = planned_model(plan)
+        self._expect_simple(model)
+        assert isinstance(model, StepCosts)
+        self.model: StepCosts = model
+        self.workload: Workload = model.stated_workload
+        options = planned_options(origin, model, self.policy)
+        self.formulation = Formulation.of_options(model, options)
+        if self.formulation.problem.is_confined:
+            message = "confines tables to ranks or groups, which candidates are not costed with; plan without"
+            raise InputError.at("plan", f"its policy {message}")
+        faults = [fault for each in (plan.proof, *plan.proof.at_other_protocols) for fault in self._faults(each)]
+        if faults:
+            raise UnsoundPlanError([Fault("plan", 0, 0, "proof", fault) for fault in faults])
+        self.pairs = self._pairs()
+        self.cuts = self._cuts(options.cuts)
+
+    def _expect_simple(self, model: object) -> None:
+        origin, policy = self.plan.provenance, self.policy
+        if not isinstance(model, StepCosts) or origin.cost_model != "physical":
+            message = f"is rated by {origin.cost_model}; candidates are costed by --cost-model physical"
+            raise InputError.at("plan", message)
+        if model.replicas is not None or policy.replicas is not None:
+            raise InputError.at("plan", "is for groups of ranks; candidates are costed in one world")
+        policy.expect_nominal("candidates are costed by steps that are")
+        if model.kind_count > 1:
+            raise InputError.at("plan", "is for nodes of several kinds; candidates are costed on nodes of one kind")
+        towers = model.workload.towers is not None or has_towers(model.topology, model.workload, origin.exchange)
+        is_open = (
+            policy.exchange == "auto"
+            and len(open_exchanges(origin.cost_model, model.topology, model.workload, policy)) > 1
+        )
+        if towers or is_open:
+            message = "exchanges in towers, or leaves it open; candidates are costed with --exchange flat"
+            raise InputError.at("plan", message)
+
+    def _faults(self, proof: Proof) -> Iterator[str]:
+        """What makes the multipliers of a proof none."""
+        return faults_of(proof, self.model, self.formulation.problem)
+
+    def _pairs(self) -> tuple[Pair, ...]:
+        """What the plan's proof proves something with: its multipliers at all protocols, and others at theirs."""
+        proof, model, problem = self.plan.proof, self.model, self.formulation.problem
+        assert proof is not None
+        own, _ = read_proof(proof, model, problem)
+        found = [(protocols, own) for protocols in model.all_protocols]
+        for other in proof.at_other_protocols:
+            protocols = tuple(other.protocols.get(stage, 0) for stage in model.protocol_stages)
+            found.append((protocols, read_proof(other, model, problem)[0]))
+        return tuple(
+            Pair(protocols, multipliers, _columns_of(self.formulation.at_protocols(protocols).problem, multipliers))
+            for protocols, multipliers in found
+        )
+
+    @cached_property
+    def plan_protocols(self) -> tuple[int, ...]:
+        """The protocols with which the stages of the plan end first."""
+        return self.model.linearised_at(placed_shards(self.plan)).protocols
+
+    @cached_property
+    def empty_capacity(self) -> Floats:
+        """[D, M] bytes of the pools of each capacity region together, where nothing is on any rank."""
+        problem = self.formulation.problem
+        return region_capacity(replace(problem, base_bytes=np.zeros_like(problem.base_bytes)))
+
+    @property
+    def step_s(self) -> float:
+        """The step of the plan, without what of the batch copy shows."""
+        assert self.plan.objective is not None
+        return self.plan.objective.step_s
+
+    @cached_property
+    def fractions(self) -> CacheFractions | None:
+        """The cache sizes that the plan was chosen from."""
+        return self.formulation.options.fractions
+
+    def stage_seconds(self, load: Floats) -> Floats:
+        """[...] of all stages whose resources are loaded so [..., C], constants aside."""
+        columns, starts = self._stage_order
+        return np.asarray(np.maximum.reduceat(load[..., columns], starts, axis=-1).sum(axis=-1))
+
+    @cached_property
+    def _stage_order(self) -> tuple[Ints, Ints]:
+        """[C] the columns stage by stage, and where each stage begins among them."""
+        of = self.formulation.problem.stage_of_column
+        order = np.argsort(of, kind="stable")
+        return order, np.unique(of[order], return_index=True)[1]
+
+    @cached_property
+    def instances(self) -> Floats:
+        """[C] instances of each column's resource."""
+        return np.array([len(np.unique(of)) for of in self.formulation.problem.resource_of_rank], dtype=float)
+
+    @cached_property
+    def ranks_of_instance(self) -> Floats:
+        """[C] ranks that use one of them, on the mean."""
+        return self.formulation.problem.world / self.instances
+
+    def latency_s(self, protocols: tuple[int, ...]) -> float:
+        """Latencies of the exchanges at some protocols."""
+        lines = zip(self.model.protocol_stages, protocols, strict=True)
+        return float(sum(self.model.lines_of(stage)[number].latency_s for stage, number in lines))
+
+    @cached_property
+    def is_scarce(self) -> bool:
+        """Whether memory is worth something at some of the multipliers."""
+        return any(pair.multipliers.byte.any() for pair in self.pairs)
+
+    # -- the option space of candidates ----------------------------------------------------------------------------
+
+    def _cuts(self, planned: Cuts) -> Cuts:
+        """Every cut where these are not too many, as wider spaces are never above narrower ones; else the plan's."""
+        if planned == EVERY_CUT or int(self.units(self.model).max()) > MOST_UNITS:
+            return planned
+        blocks = len(enumerate_options(self.model, self.policy, None, EVERY_CUT).block_option)
+        return EVERY_CUT if blocks <= WIDEST_BLOCKS else planned
+
+    @cached_property
+    def wider(self) -> tuple[tuple[Cuts, int], ...]:
+        """Spaces with more cuts than that of candidates, and the block types up to which they are searched."""
+        spaces = [cuts for cuts, _ in MOST_BLOCKS]
+        return MOST_BLOCKS[: spaces.index(self.cuts)] if self.cuts in spaces else MOST_BLOCKS
+
+    def units(self, model: StepCosts) -> Ints:
+        """[T] column units of each table of a model where every cut is searched."""
+        return Space(model, allowed_choices(model, self.policy), EVERY_CUT).units
+
+    def variant(self, tables: Sequence[TableProfile]) -> StepCosts:
+        """The costs of the base with other profiles of its tables; what its dense part takes is without meaning."""
+        workload = self.workload.model_copy(update={"tables": tuple(tables)})
+        workload.__dict__["layers"] = self.workload.layers  # not those of other widths, which may not fit together
+        model = planning_model("physical", self.model.topology, workload, self.policy, self.model.exchange)
+        assert isinstance(model, StepCosts)
+        return model
+
+    def options(self, model: StepCosts) -> tuple[Options, Options]:
+        """The ways to hold each table, with cache sizes at the lower ends of ranges that hold all that a plan may take,
+        and at the upper ends."""
+        ends = np.geomspace(LEAST_FRACTION, 1.0, 1 + (SHARES if self.is_scarce else 1))
+        choices, coarse = allowed_choices(model, self.policy), coarse_fractions(model)
+        found = []
+        for part in (ends[:-1], ends[1:]):
+            own = np.tile(part, (len(model.tables.rows), 1))
+            found.append(enumerate_options(model, choices, coarse | dict.fromkeys(SIZED_BY_PLAN, own), self.cuts))
+        low, high = found
+        return low, high
+
+    def relaxed_problem(self, model: StepCosts, options: tuple[Options, Options]) -> Problem:
+        """A problem that costs no table more than any plan does: in each range of cache sizes the seconds of whichever
+        end takes less, the bytes of the smaller one; beside nothing else, in time as in memory."""
+        low, high = (uncapped_problem(model, each) for each in options)
+        parts = {name: np.minimum(getattr(low, name), getattr(high, name)) for name in PARTS}
+        nothing = {name: np.zeros_like(getattr(low, name)) for name in ("base_loads", "base_bytes")}
+        return within_capacity(replace(low, **parts, **nothing, allowed=low.allowed | high.allowed))
+
+
+def _columns_of(problem: Problem, multipliers: Multipliers) -> dict[tuple[int, int], int]:
+    """See `Pair.column_of`: for the option that costs the table least."""
+    columns = {}
+    parts = problem.option_units[problem.block_option] / np.maximum(problem.block_units, 1)
+    times = np.where(problem.block_is_splittable, parts, problem.block_count)
+    value = block_values(problem, multipliers.weight, multipliers.byte) * times
+    for table, stage in multipliers.of_table:
+        own = np.arange(*problem.table_block_start[table : table + 2])
+        share = multipliers.of_table[table, stage]
+        best = own[np.argmin(value[own] + share * problem.extremes.stage_peaks[own, stage])]
+        load = problem.extremes.peak_load(0, best[None])[0] + problem.extremes.base_of_instance[0]
+        columns[table, stage] = int(np.argmax(np.where(problem.stage_of_column == stage, load, -1.0)))
+    return columns

@@ -1,0 +1,123 @@
+"""What distinct table profiles bring to a candidate: learned once, then gathered.
+
+R rows, one for each profile of a table that was learned.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cost_models.fixed_parts import TableAmounts
+from cost_models.peak import GRADIENT_COPIES
+from cost_models.step_costs import StepCosts
+from cost_models.workload.table_profile import TableProfile
+from planner.certificates.lagrangian import cheapest_options
+from planner.formulation.options import at_lines, enumerate_options
+from planner.oracle.base import Base
+from planner.oracle.choices import choices_of
+from planner.problem.numbers import Bools, Floats, Ints
+
+COPIES = (0.0, float(GRADIENT_COPIES))
+"""Copies of a shard's vectors between which those of every candidate are (`Batching.output_copies`)."""
+
+
+@dataclass(frozen=True)
+class ProfileCosts:
+    """Arrays over R profiles; the first one is no table, which costs nothing."""
+
+    bounds: Floats
+    """[R, pairs, 2] the least that the table costs at the multipliers of each pair, with either number of copies."""
+    amounts: Floats
+    """[R, amounts] `TableAmounts`."""
+    sizes: Ints
+    """[R, 4] bytes of weights and optimizer state; numbers of a sample's vectors that the dense part reads; columns;
+    column units."""
+    wider: Ints
+    """[R, spaces] block types in each space with more cuts."""
+    seconds: Floats
+    """[R, L, C] of the choices of an estimate (`planner.oracle.choices`), on each instance of a resource."""
+    stored: Floats
+    """[R, L, M] their bytes, of all ranks together."""
+
+    def joined(self, more: "ProfileCosts") -> "ProfileCosts":
+        """Those of both, one after the other."""
+        pairs = zip(vars(self).values(), vars(more).values(), strict=True)
+        return ProfileCosts(*(np.concatenate(pair) for pair in pairs))
+
+    def take(self, rows: Sequence[int]) -> "ProfileCosts":
+        """Some of the rows."""
+        return ProfileCosts(*(values[list(rows)] for values in vars(self).values()))
+
+    def none(self) -> "ProfileCosts":
+        """One row of no table."""
+        return ProfileCosts(*(np.zeros_like(values[:1]) for values in vars(self).values()))
+
+
+class Profiles:
+    """The profiles that were learned beside one plan."""
+
+    def __init__(self, base: Base) -> None:
+        self._base = base
+        self.table_amounts = TableAmounts(base.model)
+        self._number: list[dict[TableProfile, int]] = [{} for _ in base.workload.tables]
+        own = self._costs(base.workload.tables)
+        self.costs = own.none()
+        self._keep(list(enumerate(base.workload.tables)), own)
+
+    def rows_of(self, profiles: Sequence[Sequence[TableProfile | None]]) -> list[Ints]:
+        """[T] the rows of the profiles of each table, which are learned where they are new; 0 for no table."""
+        tables = self._base.workload.tables
+        new = [
+            [each for each in dict.fromkeys(of) if each is not None and each not in known]
+            for of, known in zip(profiles, self._number, strict=True)
+        ]
+        for turn in range(max(map(len, new))):
+            changed = [(t, of[turn]) for t, of in enumerate(new) if turn < len(of)]
+            variant = list(tables)
+            for t, profile in changed:
+                variant[t] = profile
+            self._keep(changed, self._costs(variant).take([t for t, _ in changed]))
+        return [
+            np.array([0 if each is None else known[each] for each in of], dtype=np.int64)
+            for of, known in zip(profiles, self._number, strict=True)
+        ]
+
+    def _keep(self, changed: Sequence[tuple[int, TableProfile]], costs: ProfileCosts) -> None:
+        first = len(self.costs.bounds)
+        self.costs = self.costs.joined(costs)
+        for row, (t, profile) in enumerate(changed, start=first):
+            self._number[t][profile] = row
+
+    def _costs(self, tables: Sequence[TableProfile]) -> ProfileCosts:
+        """[T] of each of the tables, which are those of the base with other profiles."""
+        base = self._base
+        model = base.variant(tables)
+        wider = [enumerate_options(model, base.policy, None, cuts) for cuts, _ in base.wider]
+        counts = [np.bincount(each.table[each.block_option], minlength=len(tables)) for each in wider]
+        held = model.tables.row_bytes(np.arange(len(tables)), model.tables.dim)
+        held = held + model.tables.row_state_bytes(np.arange(len(tables)), model.tables.dim)
+        numbers = [each.feature_count * each.dim for each in tables]
+        sizes = [model.tables.rows * held, np.array(numbers), model.tables.dim, base.units(model)]
+        none = np.zeros((len(tables), 0), dtype=np.int64)
+        return ProfileCosts(
+            self._bounds(model),
+            self.table_amounts.of_each(model),
+            np.stack(sizes, axis=1),
+            np.stack(counts, axis=1) if counts else none,
+            *choices_of(base, model),
+        )
+
+    def _bounds(self, model: StepCosts) -> Floats:
+        """[T, pairs, 2] see `ProfileCosts.bounds`."""
+        base, options = self._base, self._base.options(model)
+        bounds = np.empty((len(model.tables.rows), len(base.pairs), len(COPIES)))
+        usable: Bools | None = None
+        for n, copies in enumerate(COPIES if base.is_scarce else COPIES[:1]):
+            at_copies = model.with_output_copies(copies)
+            problem = base.relaxed_problem(at_copies, options)
+            usable = np.asarray(problem.allowed.any(axis=0)) if usable is None else usable
+            for m, pair in enumerate(base.pairs):
+                at = at_lines(problem, at_copies.at_protocols(pair.protocols), options[0])
+                bounds[:, m, n] = cheapest_options(at, pair.multipliers, usable, pair.peaks(at))
+        return bounds if base.is_scarce else np.repeat(bounds[..., :1], len(COPIES), axis=2)

@@ -1,0 +1,76 @@
+"""Lower bounds of candidates: never above what planning them anew proves."""
+
+import numpy as np
+import pytest
+
+from cost_models.step_costs import StepCosts
+from planner import plan
+from planner.document.planned import planned_model
+from planner.formulation.allowed_choices import planning_model
+from planner.oracle import Oracle
+from tests.oracles.instances import node_group, topology, workload
+from tests.planner.oracle.conftest import CASES, TABLES, case_of, random_changes
+from tests.seeds import seeds
+
+
+def test_the_bound_of_the_base_is_what_its_multipliers_prove(case):
+    """A candidate that changes nothing has nearly the bound of the plan: its option space is wider."""
+    bound = case.oracle.cost({"name": ["same"]}).lower_bound_s[0]
+    assert case.plan.objective is not None
+    assert case.plan.objective.lower_bound_s * 0.9 <= bound <= case.plan.objective.lower_bound_s
+
+
+@pytest.mark.parametrize("seed", seeds(range(1), range(1, 25)))
+@pytest.mark.parametrize("name", list(CASES))
+def test_no_bound_is_above_that_of_planning_anew(name, seed):
+    """Nor is any above the step of the plan that is found."""
+    case = case_of(name)
+    costs = case.oracle.cost(random_changes(seed, 4))
+    exact = case.oracle.exact(costs, 4, effort=0)
+    found = [(number, made.objective) for number, made in exact.plans.items() if made.objective is not None]
+    assert found
+    for number, objective in found:
+        assert costs.lower_bound_s[number] <= objective.lower_bound_s
+
+
+def test_fixed_parts_are_those_of_the_model(case):
+    """What a step takes before any table is placed is just what the cost model of the candidate says."""
+    oracle, base = case.oracle, planned_model(case.plan)
+    candidates = oracle.candidates(random_changes(7, 6))
+    rows = oracle._profiles.rows_of(candidates.profiles)
+    row = np.stack([of[candidates.profile[:, t]] for t, of in enumerate(rows)], axis=1)
+    fixed = oracle._dense_parts.fixed_parts(candidates, row, np.arange(len(candidates)))
+    for number in range(len(candidates)):
+        changed = candidates.workload(number)
+        model = planning_model("physical", base.cluster, changed, case.plan.provenance.policy, base.exchange)
+        assert isinstance(model, StepCosts)
+        lines = zip(model.protocol_stages, model.protocols, strict=True)
+        latencies = sum(model.lines_of(stage)[line].latency_s for stage, line in lines)
+        np.testing.assert_allclose(fixed.loads[number], model.base_loads, rtol=1e-12, atol=1e-18)
+        own = fixed.constants[number]
+        np.testing.assert_allclose(own.sum() + latencies, model.constants.sum(), rtol=1e-12)
+        np.testing.assert_allclose(fixed.base_bytes[number], model.base_bytes[0], rtol=1e-12)
+        np.testing.assert_allclose(fixed.output_copies[number], model.batching.output_copies, rtol=1e-9, atol=1e-12)
+        if model.copy_seconds is not None:
+            np.testing.assert_allclose(fixed.copy_s[number], model.copy_seconds.max(), rtol=1e-12)
+
+
+def test_a_table_that_fits_nowhere_has_no_bound():
+    """Where no memory holds a table, the bound is infinite, and there is no estimate."""
+    costs = case_of("scarce").oracle.cost({"t0.rows": [10**11]})
+    assert np.isinf(costs.lower_bound_s[0])
+    assert costs.records()[0]["lower_bound_s"] is None
+    assert costs.records()[0]["estimate_s"] is None
+
+
+def test_costs_of_choices_add_up():
+    """What choices of several tables add to the bound is the sum of what each adds, where no layer reads them."""
+    made = plan(topology(node_group("a", nodes=2)), workload(TABLES, software="hugectr"), effort=0, simulate=False)
+    oracle = Oracle(made)
+    columns = {"t0.dim": [32, 64, 128], "t2.rows": [9_000, 900_000, 1_800_000]}
+    of = oracle.table(columns)
+    assert of["t0"][1] == of["t2"][1] == 0.0
+    assert of["t0"][0] < 0 < of["t0"][2]
+    both = oracle.cost({name: [values[0], values[2]] for name, values in columns.items()}).lower_bound_s
+    base = oracle.cost({"name": ["base"]}).lower_bound_s[0]
+    np.testing.assert_allclose(both - base, of["t0"][[0, 2]] + of["t2"][[0, 2]], rtol=1e-6, atol=1e-9)
