@@ -52,7 +52,8 @@ class StepBase:
     def __post_init__(self) -> None:
         passes, parts = self.software.activation_passes.value, dense_parts(self.workload)
         whole = sum(part.parameters for part in parts.values())
-        self.dense = self.passes = tuple(self._dense_seconds(kind, passes) for kind in self.kinds)
+        self.dense = tuple(self._dense_seconds(kind, passes) for kind in self.kinds)
+        self.passes = self.dense
         self.last_share = parts["top_mlp"].parameters / whole if whole else 1.0
         self.overhead_s = float(self.schedule.overheads.sum())
         self.constants = self.schedule.overheads.copy()

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from cost_models.workload.models import Workload
 from cost_models.workload.table_profile import TableProfile
 from planner.certificates.lagrangian import block_values, region_capacity
 from planner.certificates.multipliers import Multipliers
+from planner.certificates.shortage import Shortage
 from planner.document.certificates import Proof
 from planner.document.plan import Plan
 from planner.document.planned import placed_shards, planned_model
@@ -26,6 +28,8 @@ from planner.formulation.options import (
     MOST_BLOCKS,
     CacheFractions,
     Options,
+    at_lines,
+    build_problem,
     coarse_fractions,
     enumerate_options,
     uncapped_problem,
@@ -34,12 +38,33 @@ from planner.formulation.options import (
 from planner.formulation.question import open_exchanges
 from planner.planning.caches import LEAST_FRACTION
 from planner.problem.arrays import Problem
-from planner.problem.numbers import Floats, Ints
+from planner.problem.numbers import Bools, Floats, Ints
+from planner.solvers.search import relaxed
 from planner.verification.proof import faults_of, read_proof
 from topologies.errors import Fault, InputError
 
 PARTS = ("fixed", "by_rows", "everywhere", "bytes_fixed", "bytes_by_rows")
 """What blocks cost, as arrays of a problem."""
+
+
+class Scale(NamedTuple):
+    """Factors at which the relaxation of the base is solved, too, of fields of all tables and of the fixed loads."""
+
+    pooling_factor: float = 1.0
+    dim: float = 1.0
+    fixed: float = 1.0
+
+
+SCALES = (
+    Scale(pooling_factor=0.25),
+    Scale(pooling_factor=4.0),
+    Scale(dim=0.5),
+    Scale(dim=2.0),
+    Scale(fixed=0.3),
+    Scale(pooling_factor=4.0, fixed=0.3),
+    Scale(dim=2.0, fixed=0.3),
+)
+"""They give a better bound for candidates that are smaller or larger than the base, or have another dense part."""
 SHARES = 12
 """Ranges into which cache sizes are divided where HBM is scarce."""
 WIDEST_BLOCKS = 40_000
@@ -52,26 +77,33 @@ class Pair:
 
     protocols: tuple[int, ...]
     multipliers: Multipliers
-    column_of: Mapping[tuple[int, int], int]
-    """(table, stage) -> the column whose load counts for a weight on the table: where its largest block makes the stage
-    of the base last longest."""
+    columns_of: Mapping[tuple[int, int], Ints]
+    """(table, stage) -> columns whose loads count for a weight on the table, whose largest block makes the stage
+    last."""
+    reference: Floats
+    """[C] loads of an instance of each resource before any table, to which those of blocks are added there."""
 
     def peaks(self, problem: Problem) -> Floats:
-        """[B, S] what blocks alone add to the load of these columns."""
+        """[B, S] seconds of the stages of these weights with a block, as these columns have them."""
         peaks = np.zeros((len(problem.block_option), len(problem.stage_constants)))
-        for (table, stage), column in self.column_of.items():
+        for (table, stage), columns in self.columns_of.items():
             own = np.arange(*problem.table_block_start[table : table + 2])
-            peaks[own, stage] = problem.extremes.peak_load(0, own)[:, column]
+            peaks[own, stage] = (problem.extremes.peak_load(0, own) + self.reference)[:, columns].max(axis=1)
         return peaks
 
-    def of_fixed_loads(self, problem: Problem) -> Floats:
-        """[C] the weight of a second that every rank brings to its resources before any table."""
-        ranks = problem.capacity_regions.ranks.sum(axis=1).astype(float)
-        weight: Floats = np.asarray((self.multipliers.weight * ranks[:, None]).sum(axis=0))
-        for pair, column in self.column_of.items():
-            fewest = int(np.bincount(problem.resource_of_rank[column]).min())
-            weight[column] += self.multipliers.of_table[pair] * fewest
-        return weight
+    def of_other_loads(self, base: Floats, has_table: Bools) -> Floats:
+        """[n] what the weights on tables count for more in models with other loads of an instance of each resource
+        [n, C] before any table, of which some lack tables [n, T].
+
+        Where every load is higher by a difference, so is the highest; without the table, the stage lasts as long as
+        these loads.
+        """
+        more = np.zeros(len(base))
+        for (table, stage), columns in self.columns_of.items():
+            with_table = (base - self.reference)[:, columns].min(axis=1)
+            without = base[:, columns].max(axis=1)
+            more += self.multipliers.of_table[table, stage] * np.where(has_table[:, table], with_table, without)
+        return more
 
 
 class Base:
@@ -130,10 +162,29 @@ class Base:
         for other in proof.at_other_protocols:
             protocols = tuple(other.protocols.get(stage, 0) for stage in model.protocol_stages)
             found.append((protocols, read_proof(other, model, problem)[0]))
-        return tuple(
-            Pair(protocols, multipliers, _columns_of(self.formulation.at_protocols(protocols).problem, multipliers))
-            for protocols, multipliers in found
-        )
+        pairs = []
+        for protocols, multipliers in found:
+            pairs += _pairs_of(self.formulation.at_protocols(protocols).problem, multipliers, [protocols])
+        is_scarce = any(pair.multipliers.byte.any() for pair in pairs)
+        for scale in SCALES:
+            pairs += self._scaled_pairs(scale, is_scarce=is_scarce)
+        return tuple(pairs)
+
+    def _scaled_pairs(self, scale: Scale, *, is_scarce: bool) -> list[Pair]:
+        """Multipliers of the relaxation at another size; none where that does not fit. They price no memory where those
+        of the plan do not."""
+        tables = [_scaled(table, scale) for table in self.workload.tables]
+        model = self.variant(tables)
+        options = enumerate_options(model, self.policy, None, self.formulation.options.cuts)
+        problem = at_lines(build_problem(model, options), model.at_protocols(self.plan_protocols), options)
+        sized = replace(problem, base_loads=self.formulation.problem.base_loads * scale.fixed)
+        bound = relaxed(sized)
+        if isinstance(bound, Shortage):
+            return []
+        multipliers = bound.multipliers
+        if not is_scarce:
+            multipliers = replace(multipliers, byte=np.zeros_like(multipliers.byte))
+        return _pairs_of(sized, multipliers, self.model.all_protocols)[-len(self.model.all_protocols) :]
 
     @cached_property
     def plan_protocols(self) -> tuple[int, ...]:
@@ -168,6 +219,11 @@ class Base:
         of = self.formulation.problem.stage_of_column
         order = np.argsort(of, kind="stable")
         return order, np.unique(of[order], return_index=True)[1]
+
+    @cached_property
+    def fewest_ranks(self) -> Ints:
+        """[C] ranks that use an instance of each column's resource at least."""
+        return np.array([np.bincount(of).min() for of in self.formulation.problem.resource_of_rank])
 
     @cached_property
     def instances(self) -> Floats:
@@ -237,8 +293,25 @@ class Base:
         return within_capacity(replace(low, **parts, **nothing, allowed=low.allowed | high.allowed))
 
 
-def _columns_of(problem: Problem, multipliers: Multipliers) -> dict[tuple[int, int], int]:
-    """See `Pair.column_of`: for the option that costs the table least."""
+def _scaled(table: TableProfile, scale: Scale) -> TableProfile:
+    """A table of another size; its width stays a multiple of 4."""
+    dim = max(4, int(table.dim * scale.dim) // 4 * 4)
+    return table.model_copy(update={"pooling_factor": table.pooling_factor * scale.pooling_factor, "dim": dim})
+
+
+def _pairs_of(problem: Problem, multipliers: Multipliers, protocols: Sequence[tuple[int, ...]]) -> list[Pair]:
+    """Multipliers at each of some protocols. Weights on tables count in two ways: with all columns of their stages, and
+    with the one that binds where a table's cheapest option is. The first is better where the fixed loads of a candidate
+    are those of the problem, the second where they are not."""
+    reference = problem.extremes.base_of_instance[0]
+    of_stage = {pair: np.flatnonzero(problem.stage_of_column == pair[1]) for pair in multipliers.of_table}
+    ways = [_binding_columns(problem, multipliers)] + [of_stage] * bool(of_stage)
+    return [Pair(each, multipliers, columns, reference) for columns in ways for each in protocols]
+
+
+def _binding_columns(problem: Problem, multipliers: Multipliers) -> dict[tuple[int, int], Ints]:
+    """(table, stage) -> the column that is loaded most with the largest block of the option that costs the table
+    least."""
     columns = {}
     parts = problem.option_units[problem.block_option] / np.maximum(problem.block_units, 1)
     times = np.where(problem.block_is_splittable, parts, problem.block_count)
@@ -248,5 +321,5 @@ def _columns_of(problem: Problem, multipliers: Multipliers) -> dict[tuple[int, i
         share = multipliers.of_table[table, stage]
         best = own[np.argmin(value[own] + share * problem.extremes.stage_peaks[own, stage])]
         load = problem.extremes.peak_load(0, best[None])[0] + problem.extremes.base_of_instance[0]
-        columns[table, stage] = int(np.argmax(np.where(problem.stage_of_column == stage, load, -1.0)))
+        columns[table, stage] = np.array([np.argmax(np.where(problem.stage_of_column == stage, load, -1.0))])
     return columns

@@ -11,7 +11,7 @@ import numpy as np
 
 from cost_models.fixed_parts import FixedParts
 from planner.oracle.base import Base
-from planner.oracle.profiles import ProfileCosts
+from planner.oracle.profiles import ProfileCosts, summed_over_tables
 from planner.problem.numbers import Bools, Floats, Ints
 
 AT_ONCE = 40_000
@@ -40,7 +40,7 @@ def memory_costs(base: Base, costs: ProfileCosts, row: Ints, fixed: FixedParts) 
     on_ranks = np.zeros((len(row), len(base.model.memories)))
     on_ranks[:, hbm] = fixed.base_bytes * base.formulation.problem.world
     free = base.empty_capacity[0] - on_ranks
-    first = _summed(costs.stored[:, :1], row)[:, 0]
+    first = summed_over_tables(costs.stored[:, :1], row)[:, 0]
     seconds, fits = np.zeros(len(row)), np.asarray((first <= free).all(axis=1))
     over = np.flatnonzero(~fits)
     at_once = max(1, AT_ONCE // row.shape[1])
@@ -53,7 +53,7 @@ def memory_costs(base: Base, costs: ProfileCosts, row: Ints, fixed: FixedParts) 
 
 def _saved(base: Base, costs: ProfileCosts, row: Ints, nothing: Floats, free: Floats) -> tuple[Floats, Bools]:
     """[n] seconds more with the least price of a byte at which tables fit, between two of those that are tried."""
-    load, stored = (_summed(of, row) for of in (costs.seconds, costs.stored))
+    load, stored = (summed_over_tables(of, row) for of in (costs.seconds, costs.stored))
     load += nothing[:, None]
     fits: Bools = np.asarray(np.all(stored <= free[:, None], axis=2))
     level = np.where(np.any(fits, axis=1), np.argmax(fits, axis=1), fits.shape[1] - 1)
@@ -65,11 +65,3 @@ def _saved(base: Base, costs: ProfileCosts, row: Ints, nothing: Floats, free: Fl
     share = np.clip(np.nan_to_num(share, nan=1.0, posinf=1.0, neginf=1.0), 0.0, 1.0)[:, None]
     mixed = load[everyone, before] * (1 - share) + load[everyone, level] * share
     return base.stage_seconds(mixed) - base.stage_seconds(load[:, 0]), np.asarray(np.any(fits, axis=1))
-
-
-def _summed(values: Floats, row: Ints) -> Floats:
-    """[n, ...] sums over tables of the values at their rows."""
-    total = np.zeros((len(row), *values.shape[1:]))
-    for own in row.T:
-        total += values[own]
-    return total

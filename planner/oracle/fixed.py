@@ -7,7 +7,7 @@ from cost_models.step_base import StepBase
 from cost_models.workload.models import Workload
 from planner.oracle.base import Base
 from planner.oracle.candidates import Candidates
-from planner.oracle.profiles import Profiles
+from planner.oracle.profiles import Profiles, summed_over_tables
 from planner.problem.numbers import Ints
 from topologies.errors import ConflictError, InputError
 
@@ -30,7 +30,7 @@ class DenseParts:
                 workload = _dense_workload(self._base, candidates, number)
                 self._known[name] = self._profiles.table_amounts.dense_base(workload)
             bases.append(self._known[name])
-        sums = self._profiles.costs.amounts[row].sum(axis=1)
+        sums = summed_over_tables(self._profiles.costs.amounts, row)
         return self._profiles.table_amounts.fixed_parts(bases, which.reshape(-1), sums)
 
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from cost_models.fixed_parts import FixedParts
 from planner.oracle.base import Base, Pair
-from planner.oracle.profiles import COPIES
-from planner.problem.numbers import Floats, Ints
+from planner.oracle.profiles import COPIES, summed_over_tables
+from planner.problem.numbers import Bools, Floats, Ints
 from planner.problem.rounding import ROUNDING
 from planner.solvers.bound.cutting_planes import LONE_TOLERANCE
 
@@ -22,28 +22,30 @@ other multipliers may prove a little more than those that it finds."""
 
 
 def lower_bounds_s(base: Base, bounds: Floats, row: Ints, fixed: FixedParts) -> Floats:
-    """[n] of candidates whose tables are at these rows [n, T] of `bounds` [R, pairs, 2]."""
-    low, high = np.moveaxis(bounds[row].sum(axis=1), 2, 0)
-    has_option = np.isfinite(low)
-    low, high = np.where(has_option, low, 0.0), np.where(has_option, high, 0.0)
+    """[n] of candidates whose tables are at these rows [n, T] of `ProfileCosts.bounds`."""
+    summed = summed_over_tables(bounds, row)
+    has_option = np.isfinite(summed[..., 0])
+    low, high = (np.where(has_option, summed[..., n], 0.0) for n in (0, -1))
     share = ((fixed.output_copies - COPIES[0]) / (COPIES[1] - COPIES[0]))[:, None]
     tables = low + share * (high - low)
     least: dict[tuple[int, ...], Floats] = {}
     for m, pair in enumerate(base.pairs):
-        value = _dual_values_s(base, pair, tables[:, m], fixed)
+        value = _dual_values_s(base, pair, tables[:, m], fixed, row > 0)
         least[pair.protocols] = np.maximum(value, least.get(pair.protocols, value))
     lowest = np.min(list(least.values()), axis=0) * (1 - SHORT_OF_OPTIMUM)
-    return np.where(has_option.all(axis=1), np.maximum(lowest, fixed.copy_s), np.inf)
+    return np.where(np.all(has_option, axis=1), np.maximum(lowest, fixed.copy_s), np.inf)
 
 
-def _dual_values_s(base: Base, pair: Pair, tables: Floats, fixed: FixedParts) -> Floats:
-    """[n] the Lagrangian where the cheapest options of all tables cost [n] so much; see `dual_value_s`."""
+def _dual_values_s(base: Base, pair: Pair, tables: Floats, fixed: FixedParts, has_table: Bools) -> Floats:
+    """[n] the Lagrangian where the cheapest options of the tables that there are [n, T] cost [n] so much; see
+    `dual_value_s`."""
     problem, multipliers = base.formulation.problem, pair.multipliers
     sizes = problem.capacity_regions.ranks.sum(axis=1).astype(float)
-    loads = fixed.loads[:, 0] @ pair.of_fixed_loads(problem)
+    loads = fixed.loads[:, 0] @ (multipliers.weight * sizes[:, None]).sum(axis=0)
+    loads += pair.of_other_loads(fixed.loads[:, 0] * base.fewest_ranks, has_table)
     hbm = base.model.memories.index("hbm")
     capacity = float((multipliers.byte * base.empty_capacity).sum())
     taken = fixed.base_bytes * float((multipliers.byte[:, hbm] * sizes).sum())
     constants = fixed.constants.sum(axis=1) + base.latency_s(pair.protocols)
     value = tables + loads + constants + taken - capacity
-    return np.asarray(value - ROUNDING * (tables + loads + np.abs(constants) + taken + capacity))
+    return np.asarray(value - ROUNDING * (tables + np.abs(loads) + np.abs(constants) + taken + capacity))

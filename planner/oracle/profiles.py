@@ -27,7 +27,8 @@ class ProfileCosts:
     """Arrays over R profiles; the first one is no table, which costs nothing."""
 
     bounds: Floats
-    """[R, pairs, 2] the least that the table costs at the multipliers of each pair, with either number of copies."""
+    """[R, pairs, 2] the least that the table costs at the multipliers of each pair, with either number of copies; [R,
+    pairs, 1] where no memory has a price, so that it is the same."""
     amounts: Floats
     """[R, amounts] `TableAmounts`."""
     sizes: Ints
@@ -52,6 +53,14 @@ class ProfileCosts:
     def none(self) -> "ProfileCosts":
         """One row of no table."""
         return ProfileCosts(*(np.zeros_like(values[:1]) for values in vars(self).values()))
+
+
+def summed_over_tables(values: Floats, row: Ints) -> Floats:
+    """[n, ...] the values [R, ...] of candidates whose tables are at these rows [n, T], added up."""
+    total = np.zeros((len(row), *values.shape[1:]))
+    for own in row.T:
+        total += values[own]
+    return total
 
 
 class Profiles:
@@ -111,13 +120,16 @@ class Profiles:
     def _bounds(self, model: StepCosts) -> Floats:
         """[T, pairs, 2] see `ProfileCosts.bounds`."""
         base, options = self._base, self._base.options(model)
-        bounds = np.empty((len(model.tables.rows), len(base.pairs), len(COPIES)))
+        copies = COPIES if base.is_scarce else COPIES[:1]
+        bounds = np.empty((len(model.tables.rows), len(base.pairs), len(copies)))
         usable: Bools | None = None
-        for n, copies in enumerate(COPIES if base.is_scarce else COPIES[:1]):
-            at_copies = model.with_output_copies(copies)
+        for n, copy in enumerate(copies):
+            at_copies = model.with_output_copies(copy)
             problem = base.relaxed_problem(at_copies, options)
             usable = np.asarray(problem.allowed.any(axis=0)) if usable is None else usable
-            for m, pair in enumerate(base.pairs):
-                at = at_lines(problem, at_copies.at_protocols(pair.protocols), options[0])
-                bounds[:, m, n] = cheapest_options(at, pair.multipliers, usable, pair.peaks(at))
-        return bounds if base.is_scarce else np.repeat(bounds[..., :1], len(COPIES), axis=2)
+            for protocols in model.all_protocols:
+                at = at_lines(problem, at_copies.at_protocols(protocols), options[0])
+                for m, pair in enumerate(base.pairs):
+                    if pair.protocols == protocols:
+                        bounds[:, m, n] = cheapest_options(at, pair.multipliers, usable, pair.peaks(at))
+        return bounds
