@@ -39,11 +39,13 @@ def cost(
     ],
     plan: Annotated[
         Path | None,
-        typer.Argument(metavar="[PLAN]", help="The plan of the model that is changed.", show_default=False),
+        typer.Argument(metavar="PLAN", help="The plan of the model that is changed.", show_default=False),
     ] = None,
     topology: flags.OptionalTopologyFlag = None,
     workload: flags.PlannedWorkloadFlag = None,
-    policy: flags.PolicyFlag = None,
+    policy: Annotated[
+        Path | None, typer.Option("--policy", "-p", metavar="FILE", help="With -t: what plans may use (YAML).")
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write all candidates as CSV.")
     ] = None,
@@ -64,7 +66,7 @@ def cost(
     step, an estimate and a price, without a search: the bound prices every
     option of every table at the multipliers of the plan's proof, which is
     valid for any model (weak duality). No plan of a candidate is faster than
-    its bound; the estimate has no room for a candidate without one.
+    its bound; a candidate whose tables find no room has no estimate.
 
     \b
     Examples:
@@ -106,7 +108,8 @@ def cost(
 
 def _file(prices: str | None) -> str | None:
     """A price sheet that is a file, which no output may write over."""
-    return prices if prices is not None and Path(prices).is_file() else None
+    file = None if prices is None else prices.partition("@")[0]
+    return file if file is not None and Path(file).is_file() else None
 
 
 def _planned(topology: str | None, workload: str | None, policy: Path | None, outputs: Outputs, tries: Tries) -> "Plan":
