@@ -75,13 +75,7 @@ def _enter_tables(document: Document) -> None:
 
 def _read_csv(path: Path, delimiter: str, required: Sequence[str]) -> tuple[Document, list[Fault]]:
     source = str(path)
-    try:
-        text = note(path).read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise InputError.at(source, f"cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise InputError.at(source, "is not UTF-8 text") from None
-    lines = list(io.StringIO(text if text.endswith("\n") else f"{text}\n", newline=""))
+    lines = csv_lines(path)
     cells = csv_records(lines, delimiter, source)
     if not cells:
         raise InputError.at(source, f"is empty; its first line names the columns {', '.join(required)}, …")
@@ -112,6 +106,17 @@ def _read_csv(path: Path, delimiter: str, required: Sequence[str]) -> tuple[Docu
         return field_position(lines, delimiter, start, columns.index(str(where[1]))) if known else (start, 1)
 
     return Document(records, source, locate), faults
+
+
+def csv_lines(path: Path) -> list[str]:
+    """The lines of a CSV file, each with its end. Raises InputError for a file that cannot be read, or is no text."""
+    try:
+        text = note(path).read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise InputError.at(str(path), f"cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise InputError.at(str(path), "is not UTF-8 text") from None
+    return list(io.StringIO(text if text.endswith("\n") else f"{text}\n", newline=""))
 
 
 def other_delimiter(header: Sequence[str], delimiter: str) -> str | None:

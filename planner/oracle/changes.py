@@ -1,15 +1,11 @@
 """Candidates from a CSV file: one a line, a column for each field that changes."""
 
-import io
 from pathlib import Path
 
-from cost_models.workload.profiles import csv_records, field_position, other_delimiter
+from cost_models.workload.profiles import DELIMITERS, csv_lines, csv_records, field_position, other_delimiter
 from planner.oracle.candidates import NAME, Place
 from topologies.errors import Fault, InputError
 from topologies.sentences import counted
-from topologies.sources import note
-
-DELIMITERS = {".csv": ",", ".tsv": "\t"}
 
 
 def read_changes(path: Path) -> tuple[dict[str, list[str | None]], Place]:
@@ -20,13 +16,7 @@ def read_changes(path: Path) -> tuple[dict[str, list[str | None]], Place]:
     source, delimiter = str(path), DELIMITERS.get(path.suffix.lower())
     if delimiter is None:
         raise InputError.at(source, f"is no file of candidates; these are {' and '.join(DELIMITERS)} files")
-    try:
-        text = note(path).read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise InputError.at(source, f"cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise InputError.at(source, "is not UTF-8 text") from None
-    lines = list(io.StringIO(text if text.endswith("\n") else f"{text}\n", newline=""))
+    lines = csv_lines(path)
     records = csv_records(lines, delimiter, source)
     if not records:
         raise InputError.at(source, "is empty; its first line names the columns, as in name,cat_0.rows,dense.top_mlp")
