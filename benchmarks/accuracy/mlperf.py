@@ -13,8 +13,16 @@ import pandas as pd
 
 from benchmarks.accuracy.hugectr_planner import Settings, bucket_plan
 from benchmarks.accuracy.judges import Judge, estimated
-from benchmarks.accuracy.mlperf_rows import later_rounds, plan_index, printed_plans, printed_rounds
+from benchmarks.accuracy.mlperf_rows import (
+    NoRunError,
+    expect_a_run,
+    later_rounds,
+    plan_index,
+    printed_plans,
+    printed_rounds,
+)
 from benchmarks.accuracy.rows import DataSet, frame
+from benchmarks.accuracy.step_fit import DOUBTFUL_BEYOND, Linear, Prior, deviations, solve
 from benchmarks.accuracy.systems import UnknownSystemError, network_kind, topology_of
 from cost_models.coefficients import (
     Place,
@@ -73,8 +81,7 @@ times as much at these layers and batches; NCCL on an
 RTX PRO 6000 reaches 18 to 24 GB/s over PCIe 5; DeepEP's kernels take 0.87 of the same
 cards, two nodes of A100 0.81 of RoCE."""
 _OVERHEADS = (*OVERHEADS.values(), NEWEST)
-NOISE = 0.02
-"""Relative error that the model is held to where the priors are silent; repeated submissions differ by 1 %."""
+PRIOR = Prior.of(PRIORS)
 NUDGE = 1.05
 
 
@@ -101,7 +108,7 @@ class Configuration:
 def cases(folder: Path) -> pd.DataFrame:
     """One row per submission on GPUs: what it ran on, its time, and the printed plan it shares with its like.
 
-    What no topology of the catalog describes is left out, and said on standard error.
+    What no topology of the catalog describes, and what is no time or batch, is left out, and said on standard error.
     """
     plans, rows = printed_plans(folder), []
     for run in [*printed_rounds(folder), *later_rounds(folder)]:
@@ -109,8 +116,9 @@ def cases(folder: Path) -> pd.DataFrame:
         label = f"{run['round']} {run['org']} {run['system']}"
         network = network_kind(str(run["network"])) or "" if nodes > 1 else ""
         try:
+            expect_a_run(run["batch"], run["iter_ms"])
             device = topology_of(words, nodes, each, network).nodes[0].accelerators.device
-        except UnknownSystemError as reason:
+        except (UnknownSystemError, NoRunError) as reason:
             print(f"mlperf: {label} left out: {reason}", file=sys.stderr)
             continue
         plan = plan_index(plans, str(run["round"]), device, nodes * each)
@@ -227,24 +235,11 @@ def shipped() -> dict[Place, float]:
 
 
 def configurations(rows: pd.DataFrame) -> dict[Configuration, float]:
-    """Median measured seconds of each configuration that a target holds for."""
-    gated = rows[rows.gated]
+    """Median measured seconds of each configuration of some rows."""
     return {
-        case: float(gated.measured_s[[each == case for each in gated.configuration]].median())
-        for case in dict.fromkeys(gated.configuration)
+        case: float(rows.measured_s[[each == case for each in rows.configuration]].median())
+        for case in dict.fromkeys(rows.configuration)
     }
-
-
-@dataclass(frozen=True)
-class Linear:
-    """Predicted seconds and their derivatives by the logarithms of the coefficients, around some values."""
-
-    cases: tuple[Configuration, ...]
-    at: dict[Place, float]
-    seconds: np.ndarray
-    """[cases]"""
-    slopes: np.ndarray
-    """[cases, coefficients] of ln(seconds)."""
 
 
 def linear(cases: Sequence[Configuration], folder: Path, at: dict[Place, float]) -> Linear:
@@ -255,7 +250,7 @@ def linear(cases: Sequence[Configuration], folder: Path, at: dict[Place, float])
         moved = {**at, place: value * NUDGE}
         there = np.array([seconds(case, folder, moved) for case in cases])
         slopes[:, j] = np.log(there / here) / np.log(NUDGE)
-    return Linear(tuple(cases), at, here, slopes)
+    return Linear(at, here, slopes)
 
 
 @cache
@@ -263,23 +258,34 @@ def _linear_at(cases: tuple[Configuration, ...], folder: Path, at: tuple[tuple[P
     return linear(cases, folder, dict(at))
 
 
-def solve(model: Linear, measured: np.ndarray, kept: np.ndarray) -> dict[Place, float]:
-    """The coefficients that meet the kept cases and their priors best, in squares of relative errors."""
-    log_at = np.log(list(model.at.values()))
-    prior, width = (np.array([PRIORS[place][i] for place in model.at]) for i in (0, 1))
-    rows = np.vstack([model.slopes[kept] / NOISE, np.diag(1 / width)])
-    gap = np.concatenate([np.log(measured / model.seconds)[kept] / NOISE, (np.log(prior) - log_at) / width])
-    change = np.linalg.lstsq(rows, gap, rcond=None)[0]
-    return dict(zip(model.at, np.exp(log_at + change).tolist(), strict=True))
-
-
 def refit(folder: Path) -> dict[Place, float]:
     """The coefficients from all configurations, in a few steps of Gauss and Newton."""
-    times = configurations(cases(folder))
+    times = configurations(believed(folder))
     measured, values = np.array(list(times.values())), shipped()
     for _ in range(3):
-        values = solve(linear(tuple(times), folder, values), measured, np.ones(len(times), dtype=bool))
+        values = solve(linear(tuple(times), folder, values), PRIOR, measured, np.ones(len(times), dtype=bool))
     return values
+
+
+@cache
+def believed(folder: Path) -> pd.DataFrame:
+    """The gated rows that something explains; the others are said on standard error, and are in no fit nor band."""
+    rows = cases(folder)
+    rows = rows[rows.gated]
+    all_cases = tuple(dict.fromkeys(rows.configuration))
+    model = _linear_at(all_cases, folder, tuple(shipped().items()))
+    number = rows.configuration.map({case: i for i, case in enumerate(all_cases)}).to_numpy(int)
+    each = Linear(model.at, model.seconds[number], model.slopes[number])
+    far = deviations(each, PRIOR, rows.measured_s.to_numpy(float))
+    for label, measured_s, predicted_s, by in zip(rows.label, rows.measured_s, each.seconds, far, strict=True):
+        if abs(by) > DOUBTFUL_BEYOND:
+            print(
+                f"mlperf: {label}: {measured_s * 1e3:.2f} ms, predicted {predicted_s * 1e3:.2f}: {abs(by):.0f} standard"
+                " deviations from what is known of such a system; it is in no fit and no band. Is its time or its batch"
+                " that of another run?",
+                file=sys.stderr,
+            )
+    return rows[np.abs(far) <= DOUBTFUL_BEYOND]
 
 
 def predict(folder: Path) -> pd.DataFrame:
@@ -338,13 +344,13 @@ def held_out(
     The fit is the estimate's, whoever judges.
     """
     rows = cases(folder)
-    times = configurations(rows)
+    times = configurations(believed(folder))
     measured = np.array(list(times.values()))
     model = _linear_at(tuple(times), folder, tuple(shipped().items()))
     found: dict[Configuration, float] = {}
-    for group in dict.fromkeys(map(left_out, times)):
-        out = np.array([left_out(case) == group for case in times])
-        values = solve(model, measured, ~out)
+    for group in dict.fromkeys(map(left_out, rows.configuration[rows.gated])):
+        kept = np.array([left_out(case) != group for case in times])
+        values = solve(model, PRIOR, measured, kept)
         own = dict.fromkeys(case for case in rows.configuration if left_out(case) == group)
         found.update({case: seconds(case, folder, values, judge) for case in own})
     return rows.configuration.map(found)

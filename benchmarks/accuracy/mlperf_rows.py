@@ -2,6 +2,7 @@
 
 import errno
 import json
+import math
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -11,6 +12,21 @@ import pandas as pd
 
 LATER_ROUNDS = "mlperf_dlrm_dcnv2_*.csv"
 """Rows of rounds whose logs print no plans, in `measured/`."""
+
+
+class NoRunError(ValueError):
+    """A row whose time or batch no run can have."""
+
+
+def expect_a_run(batch: object, iter_ms: object) -> None:
+    """Raises NoRunError unless these are a global batch and milliseconds of a step."""
+    for name, value in {"batch": batch, "iter_ms": iter_ms}.items():
+        try:
+            number = float(str(value))
+        except ValueError:
+            number = math.nan
+        if not 0 < number < math.inf or (name == "batch" and number != int(number)):
+            raise NoRunError(f"{name} {value} is not a positive{' whole' * (name == 'batch')} number")
 
 
 @cache

@@ -82,15 +82,18 @@ def error_90(errors: Iterable[np.ndarray]) -> float:
 
 
 def errors(folder: Path) -> tuple[PartError, ...]:
-    """Those of MLPerf's steps, with each device, link, network, number of ranks and combination left out."""
-    rows = mlperf.cases(folder)
+    """Those of MLPerf's steps, with each device, link, network, number of ranks and combination left out.
+
+    A row that nothing explains counts among the errors, and not in the bands.
+    """
+    rows, believed = mlperf.cases(folder), mlperf.believed(folder)
     gated = rows[rows.gated]
     found = []
     for part, of in PARTS.items():
         systems = {case: of(system_of(case)) for case in dict.fromkeys(rows.configuration)}
         held = mlperf.held_out(folder, systems.__getitem__)[gated.index]
-        log = np.log(gated.measured_s / held)
-        group = gated.configuration.map(lambda case, systems=systems: str(systems[case]))
+        log = np.log(believed.measured_s / held[believed.index])
+        group = believed.configuration.map(lambda case, systems=systems: str(systems[case]))
         by_group = {name: each.to_numpy() for name, each in log.groupby(group)}
         if len(by_group) < 2:
             continue
@@ -114,15 +117,14 @@ def errors(folder: Path) -> tuple[PartError, ...]:
 
 def measured_systems(folder: Path) -> tuple[MeasuredSystem, ...]:
     """The systems of the rows that a target holds for, in their order."""
-    rows = mlperf.cases(folder)
-    return tuple(dict.fromkeys(system_of(case) for case in rows[rows.gated].configuration))
+    return tuple(dict.fromkeys(system_of(case) for case in mlperf.believed(folder).configuration))
 
 
 def residual_90(folder: Path) -> float:
     """Relative error that nine in ten rows stay within on a system that was measured, their configuration left out."""
-    rows = mlperf.cases(folder)
-    held = mlperf.held_out(folder)
-    return float((held / rows.measured_s - 1).abs()[rows.gated].quantile(COVERAGE))
+    rows = mlperf.believed(folder)
+    held = mlperf.held_out(folder)[rows.index]
+    return float((held / rows.measured_s - 1).abs().quantile(COVERAGE))
 
 
 def table(found: Iterable[PartError]) -> str:

@@ -262,8 +262,9 @@ def simulate(
         group_of_rank=None if groups[0] is None else groups[0].group_of_rank,
         towers=workload.towers.count if workload.towers else None,
     )
-    fill = ahead_of(workload).fill_steps
-    simulated = fill + steps + fill - 1  # the last ones keep the pipeline full for the ones before
+    ahead = ahead_of(workload)
+    # Ranks that are done early begin the step after the last counted one, with all that it brings for later ones.
+    fill, simulated = ahead.fill_steps, ahead.fill_steps + steps + 1 + ahead.copy
     counts = [_counting(network, workload, shards, conditions, of_part) for of_part, shards in parts]
 
     def count(ids: Floats | None) -> Demand:
