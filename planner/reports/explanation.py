@@ -18,7 +18,7 @@ from planner.reports.goals import render_goals
 from planner.reports.replicas import choices_table, groups_words
 from planner.reports.robustness import render_tail
 from planner.reports.tables import TextGrid
-from planner.reports.words import amount, fixed_words, render_error_bar, render_mixing, resource_words
+from planner.reports.words import amount, fixed_words, render_drift, render_error_bar, render_mixing, resource_words
 from topologies.sentences import counted
 from topologies.units import format_bytes, format_seconds
 
@@ -101,6 +101,7 @@ def _render_head(plan: Plan, model: CostModel, console: "Console") -> None:
     if (fixed := fixed_part(objective, model)) is not None:
         console.print(f"Of it, {amount(fixed.seconds, model)} is {fixed_words(fixed)}.")
     console.print()
+    render_drift(plan, console)
     render_mixing(plan.objective, console)
     render_error_bar(plan.objective, console)
 

@@ -26,6 +26,7 @@ from planner.reports.words import (
     fixed_words,
     ingestion_words,
     mixed_words,
+    render_drift,
     render_error_bar,
     render_mixing,
     resource_words,
@@ -145,6 +146,7 @@ def _render_objective(plan: Plan, objective: Objective, model: CostModel, consol
     for sentence in _how_it_ended(plan, objective, model):
         console.print(sentence)
     console.print()
+    render_drift(plan, console)
     console.print(_option_space(plan, objective))
     console.print()
 

@@ -25,6 +25,9 @@ from topologies.units import format_bytes, format_seconds
 if TYPE_CHECKING:
     from rich.console import Console
 
+DRIFTED = 0.1
+"""How much shorter than the estimate, as a share, a simulated step is for which a reason is given."""
+
 
 def resource_words(resource: Resource, topology: Topology) -> str:
     """What a resource is called; an uplink by the name of the network level that it leaves."""
@@ -58,6 +61,19 @@ def crowded(plan: Plan) -> str | None:
         f"Warning: rank {worst.rank} takes {taken} of {usable} usable HBM ({share:.0%}){others}: memory"
         " that a run takes beyond the estimate may not fit. --reserve hbm=10% keeps some free."
     )
+
+
+def render_drift(plan: Plan, console: "Console") -> None:
+    """Print why the simulated step is much shorter than the estimate, where it is."""
+    if plan.simulated is None or plan.objective is None or plan.provenance.cost_model != "physical":
+        return
+    if plan.simulated.step_s < (1 - DRIFTED) * plan.objective.step_s:
+        console.print(
+            "The simulated step is much shorter than the estimate, a sum of stages that each take as long as on their"
+            " slowest rank: simulated ranks that are done early go on until they wait for others. The bound holds for"
+            " the estimate; a simulated step may be shorter than that."
+        )
+        console.print()
 
 
 def render_mixing(objective: Objective, console: "Console") -> None:
