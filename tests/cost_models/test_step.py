@@ -269,7 +269,7 @@ def test_prefetched_misses_hide_where_ids_do() -> None:
 
 def test_prefetched_misses_hide_behind_the_work_on_caches() -> None:
     """A step that waits for the misses of one rank takes as long as they do, which is what is simulated: the search of
-    its cache and the rows that it updates there are among what hides them."""
+    its cache and the rows that it updates there are among what hides them. A later batch is copied over its switch."""
     tables = [{"rows": 10_000_000, "dim": 256, "pooling_factor": 10, "optimizer": "sgd"}]
     cluster = topology(node_group("a", ranks=1))
     model = StepModel(cluster, workload(tables, pipeline="prefetch", dense={}, global_batch=262_144))
@@ -280,7 +280,9 @@ def test_prefetched_misses_hide_behind_the_work_on_caches() -> None:
     stage = model.stages.index("dense")
     worked_s = evaluation.step_s - float(evaluation.stage_seconds[stage])
     assert worked_s > evaluation.step_s / 4
-    assert evaluation.step_s == pytest.approx(simulate(cluster, model.workload, placed).step_s, rel=0.01)
+    played_s = simulate(cluster, model.workload, placed).step_s
+    copied_s = 262_144 * (10 * 8 + 4 + 4) / model.kinds[0].pcie_bytes_per_s  # a batch, over the same switch
+    assert 0 <= played_s - evaluation.step_s <= copied_s
 
 
 @pytest.mark.parametrize("scale_up", [True, False])
