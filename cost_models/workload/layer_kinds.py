@@ -96,13 +96,14 @@ def _linear(layer: Layer, inputs: Sequence[Shape]) -> LayerSizes:
 
 
 def _cross(layer: Layer, inputs: Sequence[Shape]) -> LayerSizes:
-    """Each: two products with biases, and one by the first layer's input, number by number."""
+    """Each: two products, of which the first may have a bias and the second has one, and one by the first layer's
+    input, number by number."""
     read, rank = _one_vector(inputs), layer.rank or 0
     products = (Product(1, read.width, rank), Product(1, rank, read.width)) * layer.count
     return LayerSizes(
         read,
         products,
-        layer.count * (rank + read.width),
+        layer.count * (rank * layer.inner_bias + read.width),
         layer.count * (2 * (read.width + rank) + 2 * read.width),
     )
 
@@ -189,6 +190,13 @@ def _add(_: Layer, inputs: Sequence[Shape]) -> LayerSizes:
     return LayerSizes(inputs[0], (), 0, (len(inputs) + 1) * inputs[0].numbers)
 
 
+def _other(layer: Layer, inputs: Sequence[Shape]) -> LayerSizes:
+    """Its totals. Its products count at the full rate, like those of which both matrices come from the sample."""
+    output = Shape(layer.vectors or 1, layer.out or 0)
+    products = (Product(1, layer.macs, 1, has_weights=False),) if layer.macs else ()
+    return LayerSizes(output, products, layer.parameters or 0, sum(shape.numbers for shape in inputs) + output.numbers)
+
+
 def _stack(_: Layer, inputs: Sequence[Shape]) -> LayerSizes:
     return LayerSizes(tokens_of(inputs))
 
@@ -204,5 +212,6 @@ KINDS: dict[str, Callable[[Layer, Sequence[Shape]], LayerSizes]] = {
     "pool": _pool,
     "add": _add,
     "stack": _stack,
+    "other": _other,
 }
 """What each simple kind makes of its inputs."""

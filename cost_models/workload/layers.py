@@ -4,6 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from topologies.cluster import LATER
 from topologies.documents import Record
 from topologies.errors import ConflictError
 
@@ -24,16 +25,17 @@ LayerKind = Literal[
     "pool",
     "add",
     "stack",
+    "other",
 ]
 NUMERICAL = "numerical"
 """As an input: the numerical features of a sample."""
-HEADS = ("linear", "mlp")
+HEADS = ("linear", "mlp", "other")
 """Kinds of layers that give the answer of a model, or of one of its tasks."""
 KEYS: dict[LayerKind, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "embeddings": (("tables",), ()),
     "linear": (("out",), ("per", "bias")),
     "mlp": (("sizes",), ("per", "bias")),
-    "cross": (("rank",), ("count",)),
+    "cross": (("rank",), ("count", "inner_bias")),
     "dot": ((), ()),
     "compress": (("vectors",), ()),
     "fm": (("vectors", "rank", "sizes"), ()),
@@ -44,6 +46,7 @@ KEYS: dict[LayerKind, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "pool": ((), ("stride",)),
     "add": ((), ()),
     "stack": ((), ()),
+    "other": (("out",), ("vectors", "macs", "parameters")),
 }
 """What each kind of layer needs, and what it may have beside; all have a name and inputs."""
 
@@ -68,7 +71,8 @@ class Layer(Record):
     compression of vectors, and factorization machine with an MLP; wukong: layers of both with a residual
     (arXiv:2403.02545). attention: with its projections; attention_tower: attention and an MLP, each with a residual and
     a norm, averaged over the history at the end. norm: layer norm. pool: averages over tokens, or over neighbouring
-    numbers. add: the sum of the inputs. stack: the tokens of all inputs."""
+    numbers. add: the sum of the inputs. stack: the tokens of all inputs. other: what has no kind of its own, by its
+    totals."""
     name: Name | None = None
     """What other layers call it. Unset: its kind, with a number where that is taken."""
     inputs: Names = ()
@@ -76,14 +80,20 @@ class Layer(Record):
     tables: Names = ()
     """Tables by name or pattern, whose vectors these are: one for each feature, or the places of a history."""
     out: Width | None = None
-    """Output width of a linear layer."""
+    """Output width of a linear layer, and of each vector that another gives."""
     sizes: tuple[Width, ...] = ()
     """Output widths of the layers of an mlp, and of the hidden ones in fm, wukong and attention_tower."""
     per: Literal["sample", "token"] = "sample"
     """Whether a linear layer reads all tokens of a sample as one vector, or each by itself."""
     bias: bool = True
+    inner_bias: Annotated[bool, Field(exclude_if=lambda value: value)] = True
+    """Whether the inner product of a cross layer has a bias, too. TorchRec's LowRankCrossNet has none."""
     vectors: Width | None = None
-    """Vectors that compress or fm gives, and the fm part of each wukong layer."""
+    """Vectors that compress or fm gives, the fm part of each wukong layer, and other (unset: one)."""
+    macs: Annotated[Annotated[float, Field(ge=0)] | None, LATER] = None
+    """Forward multiply-accumulates of a sample in what has no kind of its own. Unset: none."""
+    parameters: Annotated[Annotated[int, Field(ge=0)] | None, LATER] = None
+    """Trained numbers of what has no kind of its own. Unset: none."""
     compressed: Width | None = None
     """Vectors that the linear part of each wukong layer gives."""
     rank: Width | None = None

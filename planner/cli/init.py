@@ -52,8 +52,8 @@ def init(
     Writes topology.yaml, workload.yaml, tables.csv and policy.yaml, which
     work as they are. Existing files are kept. With --from-model only
     workload.yaml: the tables of a TorchRec model, built on the meta device,
-    and the size of its dense part (needs the extra torchrec). With --tables
-    only workload.yaml, for tables that you have.
+    and the layers of its dense part (needs the extra torchrec). With
+    --tables only workload.yaml, for tables that you have.
 
     \b
     Examples:
@@ -95,14 +95,12 @@ def _workload_text(target: str, directory: Path, batch_per_rank: int) -> str:
     from topologies.documents import Document
     from topologies.sentences import counted
 
-    model = read_model(target)
+    model = read_model(target, batch_per_rank)
     data = model.workload(directory.resolve().name or "model", batch_per_rank)
-    text = workload_text(Document(data, target), "A model", UNSAID)
-    streams.say(f"{counted(len(model.tables), 'table')}, {model.dense.get('parameters', 0):,} other parameters")
-    if model.others:
-        streams.say(
-            f"warning: macs_per_sample has the linear layers, each used once, and nothing of {', '.join(model.others)}"
-        )
+    text = workload_text(Document(data, target), "A model", UNSAID, model.notes)
+    streams.say(f"{counted(len(model.tables), 'table')}, {counted(len(model.dense.get('layers', ())), 'layer')}")
+    for note in model.notes:
+        streams.say(f"note: {note}")
     unsaid = [table["name"] for table in model.tables if "optimizer" not in table]
     if unsaid:
         more = f" and {len(unsaid) - SHOWN:,} more" if len(unsaid) > SHOWN else ""

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from planner.integrations.torch_dense import Model, read_dense
 from planner.integrations.torchrec_collections import Collection, collections_of
 from planner.integrations.torchrec_dense import DensePart
 from planner.integrations.torchrec_inputs import profiles_of
@@ -30,9 +31,8 @@ class ReadModel:
     """Profiles of its tables, as in a workload file; one id for each feature and sample."""
     dense: Mapping[str, Any]
     """The rest of it, as in a workload file; empty where there is none."""
-    others: tuple[str, ...]
-    """Kinds of modules outside of tables that have parameters and are no linear layers: their multiply-accumulates
-    are not counted."""
+    notes: tuple[str, ...]
+    """What is to be said of the rest."""
 
     def workload(self, name: str, batch_per_rank: int) -> dict[str, Any]:
         """The plain data of a workload file."""
@@ -42,13 +42,11 @@ class ReadModel:
         return document | {"tables": [dict(table) for table in self.tables]}
 
 
-def read_model(target: str) -> ReadModel:
-    """What `target` builds (see `built_model`). Raises InputError for a model without tables, and for what no plan
-    has: data types, optimizers, layers without a size."""
-    from torch import nn
-
-    model = built_model(target)
-    collections = [replace(each, parameters=_weights(each)) for each in collections_of(model)]
+def read_model(target: str, batch_per_rank: int) -> ReadModel:
+    """What `target` builds (see `built_model`), seen with so many samples. Raises InputError for a model without
+    tables, and for what no plan has: data types, optimizers, layers without a size."""
+    model, arguments = built_model(target)
+    collections = _collections(model)
     if not collections:
         raise InputError.at(target, f"builds a {type(model).__name__} without tables: no collection of TorchRec's")
     parameters = [each.parameters[config.name] for each in collections for config in each.configs]
@@ -56,14 +54,16 @@ def read_model(target: str) -> ReadModel:
         table | _optimizer(table["name"], parameter)
         for table, parameter in zip(profiles_of(model), parameters, strict=True)
     ]
-    dense = DensePart.of(model, collections, None).totals()
-    inside = {id(parameter) for each in collections for parameter in each.module.parameters()}
-    others = {
-        type(part).__name__
-        for part in model.modules()
-        if not isinstance(part, nn.Linear) and any(id(own) not in inside for own in part.parameters(recurse=False))
-    }
-    return ReadModel(tuple(tables), dense if dense["parameters"] or dense["extra_bytes"] else {}, tuple(sorted(others)))
+    part = DensePart.of(model, collections, None)
+    if any(weight.device.type != "meta" for weight in model.parameters()):
+        collections = _collections(model.to("meta"))
+    with contextlib.redirect_stdout(sys.stderr):
+        read = read_dense(Model(model, collections, tables, arguments), part, batch_per_rank)
+    return ReadModel(tuple(tables), read.dense, read.notes)
+
+
+def _collections(model: "nn.Module") -> list[Collection]:
+    return [replace(each, parameters=_weights(each)) for each in collections_of(model)]
 
 
 def _weights(collection: Collection) -> "dict[str, nn.Parameter]":
@@ -85,8 +85,10 @@ def _optimizer(name: str, parameter: "nn.Parameter") -> dict[str, Any]:
     return {"optimizer": table_optimizer(name, parameter, {}, None)} if stated else {}
 
 
-def built_model(target: str) -> "nn.Module":
-    """What `FILE:CALLABLE` or `package.module:CALLABLE` returns, built on the meta device, where nothing takes memory.
+def built_model(target: str) -> "tuple[nn.Module, Any]":
+    """What `FILE:CALLABLE` or `package.module:CALLABLE` returns, built on the meta device, where nothing takes memory:
+    a model, or a model and the arguments of its forward pass (a tuple, or a dictionary by name), None where it gives
+    none.
 
     What it prints goes to stderr. Raises InputError, with what the user's code raised, where there is no model.
     """
@@ -98,16 +100,18 @@ def built_model(target: str) -> "nn.Module":
     with contextlib.redirect_stdout(sys.stderr):
         build = _found(_imported(place, target), name, target)
         if isinstance(build, torch.nn.Module):
-            return build
+            return build, None
         _expect_no_arguments(build, target)
         try:
             with torch.device("meta"):
-                model = build()
+                model, arguments = build(), None
         except Exception as error:
             raise InputError.at(target, f"cannot build the model: {_words(error)}") from error
+    if isinstance(model, tuple) and len(model) == 2 and isinstance(model[1], tuple | list | dict):
+        model, arguments = model
     if not isinstance(model, torch.nn.Module):
         raise InputError.at(target, f"returns {type(model).__name__}, which is no torch.nn.Module")
-    return model
+    return model, arguments
 
 
 def _imported(place: str, target: str) -> ModuleType:

@@ -264,3 +264,25 @@ def test_a_history_is_pooled_before_it_is_one_vector(kind: str) -> None:
         history([{"kind": kind, **keys}], 10, spread=2)
     pooled = history([{"kind": "pool"}, {"kind": kind, **keys}], 10, spread=2)
     assert pooled.layers[-1].kind == kind
+
+
+def test_what_has_no_kind_counts_by_its_totals() -> None:
+    """Products, parameters, and numbers read and written; what reads it gets the tokens that it gives."""
+    conv = {"kind": "other", "name": "conv", "out": 6, "vectors": 5, "macs": 720, "parameters": 50}
+    size = dense_size(model([conv, {"kind": "linear", "out": 7}]))
+    assert (size.macs, size.parameters) == (720 + 30 * 7, 50 + 30 * 7 + 7)
+    assert size.activation_elements == (4 * 8 + 30) + (30 + 7)
+    assert size.macs_within_samples == 720
+    alone = dense_size(
+        model([{"kind": "other", "out": 1, "parameters": 3}, {"kind": "linear", "inputs": "bags", "out": 2}])
+    )
+    assert (alone.macs, alone.parameters) == (64, 3 + 66)
+
+
+def test_an_inner_product_may_have_no_bias() -> None:
+    """Of cross layers: TorchRec's have none."""
+    sizes = [
+        dense_size(model([{"kind": "cross", "rank": 5, "count": 3, "inner_bias": each}])) for each in (True, False)
+    ]
+    assert sizes[0].parameters - sizes[1].parameters == 3 * 5
+    assert sizes[0].macs == sizes[1].macs

@@ -1,0 +1,279 @@
+"""The graph of layers as a workload file states it, of what a forward pass was seen to do: projections joined to their
+attention, linear layers to MLPs, tables that the same layers read to one layer."""
+
+import glob
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import Any
+
+from cost_models.workload.layer_kinds import Shape
+from cost_models.workload.layers import HEADS, NUMERICAL, Layer
+from planner.integrations.torch_layers import Core, Form, Layers, Work, read_by, renamed, whole_numbers
+
+
+@dataclass(frozen=True)
+class TableSource:
+    """The vectors of one table."""
+
+    name: str
+    """What layers call them while they are read."""
+    table: str
+    module: str
+    """The path of its collection."""
+    shape: Shape
+    is_pooled: bool
+
+
+@dataclass(frozen=True)
+class LayerGraph:
+    """Layers as a file states them, and what is to be said of them."""
+
+    layers: tuple[dict[str, Any], ...]
+    numerical_features: int
+    totals: tuple[str, ...]
+    """Layers that have no kind of their own and do work, each with what it does."""
+    between: tuple[str, ...]
+    """Those that only bring numbers from one layer to the next."""
+    causal: tuple[str, ...]
+    """Layers of which half of the products count."""
+
+
+def layer_graph(
+    found: Layers,
+    tables: Sequence[TableSource],
+    inputs: Sequence[tuple[str, int]],
+    unused: Mapping[str, int],
+    unsampled_macs: float,
+) -> LayerGraph:
+    """The graph. `inputs` are numerical ones, with their numbers; `unused` the numbers of parameters by path that no
+    layer has, and `unsampled_macs` those that belong to no sample."""
+    groups = _groups(found, tables)
+    for name in list(found.cores):
+        if name in found.layers:
+            _join_attention(found, name)
+    _prune(found)
+    numerical = _join_inputs(found, inputs)
+    read = read_by(found.layers)
+    unread = [each["name"] for each in groups if each["name"] not in read]
+    rest = _rest(unread, groups, numerical, unused, unsampled_macs, found)
+    return LayerGraph(
+        (*groups, *rest, *_with_mlps(_heads_last(found))),
+        numerical,
+        tuple(_totals(found, rest, unused)),
+        tuple(name for name, layer in found.layers.items() if layer.kind == "other" and not _works(layer)),
+        tuple(found.skipped_macs),
+    )
+
+
+def _works(layer: Layer) -> bool:
+    return bool(layer.macs or layer.parameters)
+
+
+def _totals(found: Layers, rest: Sequence[Mapping[str, Any]], unused: Mapping[str, int]) -> Iterator[str]:
+    for name, layer in found.layers.items():
+        if layer.kind == "other" and _works(layer):
+            yield f"{name} ({found.made_of[name]})"
+    for each in rest:
+        shown = ", ".join([*unused][:5]) + f" and {len(unused) - 5:,} more" * (len(unused) > 5)
+        yield f"{each['name']} (what the forward pass does not use: {shown or 'vectors or numbers'})"
+
+
+def _join_attention(found: Layers, name: str) -> None:
+    """One attention layer instead of products and the projections around them, where these are found."""
+    core, layers, readers = found.cores[name], found.layers, read_by(found.layers)
+    after = readers.get(name, [])
+    output = layers[after[0]] if len(after) == 1 else None
+    projections = list(dict.fromkeys((core.queries, core.keys, core.values)))
+    if output is None or output.kind != "linear" or output.inputs != (name,):
+        return
+    if any(each not in layers or layers[each].kind != "linear" or readers[each] != [name] for each in projections):
+        return
+    sizes = _head_sizes(layers, core, projections)
+    reads = [layers[each].inputs for each in projections]
+    if sizes is None or any(len(each) != 1 for each in reads) or len({*reads[1:]}) > 1:
+        return
+    inputs = reads[0] if reads[0] == reads[-1] else (*reads[0], *reads[-1])
+    members = [*projections, name, str(output.name)]
+    biases = {layers[each].bias for each in members if layers[each].kind == "linear"}
+    if len(biases) > 1:
+        return
+    work = Work(
+        str(output.name),
+        "attention",
+        sum(product.macs for each in members for product in found.sizes[each].products)
+        + found.skipped_macs.get(name, 0),
+        sum(_parameters(found, each) for each in members),
+        found.shape(str(output.name)).numbers,
+        0,
+    )
+    whole = dict(layers)
+    keys: dict[str, Any] = {**sizes, **({} if biases == {True} else {"bias": False})}
+    joined = found.put_attention(work, inputs, causal=core.causal and len(inputs) == 1, **keys)
+    if joined:
+        _take_place(found, whole, members, joined, str(output.name))
+
+
+def _take_place(found: Layers, whole: Mapping[str, Layer], members: Sequence[str], joined: str, last: str) -> None:
+    """The joined layer stands where the last of its members stood, by that one's name."""
+    layer, sizes = found.layers[joined], found.sizes[joined]
+    skipped = found.skipped_macs.get(joined)
+    found.drop(*members, joined)
+    order = [each for each in whole if each not in members or each == last]
+    found.sizes[last] = sizes
+    kept = dict(found.layers)
+    found.layers.clear()
+    for each in order:
+        found.layers[each] = layer.model_copy(update={"name": last}) if each == last else kept[each]
+    if skipped is not None:
+        found.skipped_macs[last] = skipped
+
+
+def _parameters(found: Layers, name: str) -> int:
+    sizes = found.sizes[name]
+    return sum(each.weights for each in sizes.products) + sizes.other_parameters
+
+
+def _head_sizes(layers: Mapping[str, Layer], core: Core, projections: Sequence[str]) -> dict[str, int] | None:
+    """Heads of queries, and of keys and values, from the widths of the projections."""
+    outs = [layers[each].out or 0 for each in projections]
+    if len(projections) == 3:
+        wide, narrow, other = outs
+        if narrow != other:
+            return None
+    elif len(projections) == 2 and core.keys == core.values:
+        wide, narrow = outs[0], outs[1] // 2
+    elif len(projections) == 1:
+        wide = core.heads * core.head_dim or outs[0] // 3
+        narrow = (outs[0] - wide) // 2
+    else:
+        return None
+    if not core.head_dim or wide % core.head_dim or narrow % core.head_dim or not narrow:
+        return None
+    heads, kv_heads = wide // core.head_dim, narrow // core.head_dim
+    return {"heads": heads, "head_dim": core.head_dim, **({} if heads == kv_heads else {"kv_heads": kv_heads})}
+
+
+def _prune(found: Layers) -> None:
+    """Forget what nobody reads and does no work."""
+    while True:
+        readers = read_by(found.layers)
+        dead = [
+            name
+            for name, layer in found.layers.items()
+            if name not in readers
+            and layer.kind in ("other", "add", "pool", "stack")
+            and not _works(layer)
+            and len(found.layers) > 1
+        ]
+        if not dead:
+            return
+        found.drop(*dead)
+
+
+def _join_inputs(found: Layers, inputs: Sequence[tuple[str, int]]) -> int:
+    """Numerical features: one input has that name, each of several is selected from all. How many are read."""
+    readers = read_by(found.layers)
+    read = [(name, numbers) for name, numbers in inputs if name in readers]
+    used = read or list(inputs[:1])
+    if len(used) == 1:
+        names = {used[0][0]: NUMERICAL}
+    else:
+        before = dict(found.layers)
+        found.layers.clear()
+        found.give_source(NUMERICAL, Shape(1, sum(numbers for _, numbers in used)))
+        words = "selects numbers"
+        names = {name: found.put_other("inputs", words, (NUMERICAL,), Form(1, numbers)) for name, numbers in used}
+        found.layers |= before
+    for name, layer in list(found.layers.items()):
+        if layer.inputs != (NUMERICAL,) or len(used) == 1:
+            found.layers[name] = renamed(layer, names)
+    return sum(numbers for _, numbers in used)
+
+
+def _groups(found: Layers, tables: Sequence[TableSource]) -> list[dict[str, Any]]:
+    """Layers of tables, those of one collection and width together that the same layers read, which read the group."""
+    readers = read_by(found.layers)
+    groups: dict[tuple[object, ...], list[TableSource]] = {}
+    for source in tables:
+        alone = () if source.is_pooled else (source.name,)
+        key = (source.module, source.shape.width, *sorted(readers.get(source.name, ())), *alone)
+        groups.setdefault(key, []).append(source)
+    stated: list[dict[str, Any]] = []
+    names: dict[str, str] = {}
+    for own in groups.values():
+        first, several = own[0], sum(each[0].module == own[0].module for each in groups.values()) > 1
+        which = f".{first.table if len(own) == 1 else first.shape.width}" if several else ""
+        name = found.free_name((first.module or "embeddings") + which)
+        found.give_source(name, Shape(sum(each.shape.tokens for each in own), first.shape.width))
+        patterns = [glob.escape(each.table) for each in own]
+        stated.append({"kind": "embeddings", "name": name, "tables": patterns if len(patterns) > 1 else patterns[0]})
+        names |= {each.name: name for each in own}
+    for name, layer in list(found.layers.items()):
+        found.layers[name] = layer = renamed(layer, names)
+        if layer.kind == "stack" and len(layer.inputs) == 1:
+            names[name] = layer.inputs[0]
+            found.drop(name)
+    return stated
+
+
+def _heads_last(found: Layers) -> list[Layer]:
+    """Layers in order; what nobody reads and is no head stands last, where a file may have one."""
+    readers = read_by(found.layers)
+    tails = [name for name, layer in found.layers.items() if name not in readers and layer.kind not in HEADS]
+    return [layer for name, layer in found.layers.items() if name not in tails] + [found.layers[name] for name in tails]
+
+
+def _rest(
+    unread: Sequence[str],
+    groups: Sequence[Mapping[str, Any]],
+    numerical: int,
+    unused: Mapping[str, int],
+    unsampled_macs: float,
+    found: Layers,
+) -> list[dict[str, Any]]:
+    """A layer for what the forward pass does not use, and no other layer has."""
+    ignored = [NUMERICAL] if numerical and not any(NUMERICAL in each.inputs for each in found.layers.values()) else []
+    inputs = [*ignored, *unread] or [groups[0]["name"]]
+    parameters = sum(unused.values())
+    if not (parameters or unsampled_macs or ignored or unread):
+        return []
+    totals = {"macs": unsampled_macs, "parameters": parameters}
+    name = found.free_name("unused")
+    return [{"kind": "other", "name": name, "inputs": inputs, "out": 1, **{k: v for k, v in totals.items() if v}}]
+
+
+def _with_mlps(layers: Sequence[Layer]) -> Iterator[dict[str, Any]]:
+    """Layers as a file states them; linear layers that read each other alone are an MLP, by what their names share."""
+    readers = read_by({str(layer.name): layer for layer in layers})
+    runs: list[list[Layer]] = []
+    for layer in layers:
+        if runs and _continues(runs[-1][-1], layer, readers):
+            runs[-1].append(layer)
+        else:
+            runs.append([layer])
+    names = {str(run[-1].name): _shared_name(run) for run in runs if len(run) > 1}
+    taken = [*(str(layer.name) for layer in layers), *names.values()]
+    names = {last: shared for last, shared in names.items() if shared and taken.count(shared) == 1}
+    for run in runs:
+        yield _stated([renamed(layer, names) for layer in run], names)
+
+
+def _shared_name(run: Sequence[Layer]) -> str:
+    paths = [str(layer.name).split(".") for layer in run]
+    return ".".join(steps[0] for steps in takewhile(lambda steps: len(set(steps)) == 1, zip(*paths, strict=False)))
+
+
+def _continues(last: Layer, layer: Layer, readers: Mapping[str, Sequence[str]]) -> bool:
+    """Whether a linear layer is the next one of an MLP."""
+    is_chain = layer.inputs == (last.name,) and readers[str(last.name)] == [layer.name]
+    return is_chain and last.kind == layer.kind == "linear" and (last.per, last.bias) == (layer.per, layer.bias)
+
+
+def _stated(run: Sequence[Layer], names: Mapping[str, str]) -> dict[str, Any]:
+    last = whole_numbers(run[-1])
+    if len(run) == 1:
+        return last
+    name = names.get(last["name"], last["name"])
+    keys: dict[str, Any] = {key: last[key] for key in ("per", "bias") if key in last}
+    return {"kind": "mlp", "name": name, "inputs": [*run[0].inputs], "sizes": [each.out for each in run], **keys}
