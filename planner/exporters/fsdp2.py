@@ -1,0 +1,178 @@
+"""How the dense part is held over ranks, as PyTorch takes it: units of `fully_shard`, a device mesh, formats.
+
+Nothing of torch is imported here; docs/how-to/dense-strategies.md has the lines that read the document.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from cost_models.dense_strategies import CUTS, STAGES, DenseStrategy, Stage
+from cost_models.workload.dense_part import Dense
+from topologies.errors import Fault, InputError
+
+VERSION = "2.13"
+"""The torch whose functions are named, and with which the document was tried."""
+TYPES = {"fp32": "float32", "tf32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+"""Our words and torch's, of formats that torch.distributed.fsdp.MixedPrecisionPolicy takes."""
+HOOKS = {"bf16": "bf16_compress_hook", "fp16": "fp16_compress_hook"}
+"""Communication hooks of DistributedDataParallel, by the format in which gradients are summed."""
+APIS: dict[Stage, str] = {0: "ddp", 1: "zero_redundancy_optimizer", 2: "fully_shard", 3: "fully_shard"}
+"""What holds a model so, by the stage of ZeRO."""
+
+
+Word = Literal["replicate", "zero1", "zero2", "fsdp"]
+STAGE_OF: dict[Word, Stage] = {"replicate": 0, "zero1": 1, "zero2": 2, "fsdp": 3}
+
+
+@dataclass(frozen=True)
+class HeldLayer:
+    """A layer with parameters, as a plan holds it."""
+
+    name: str
+    """Of the layer: the path of its module, or a pattern of paths."""
+    strategy: DenseStrategy
+    inputs: tuple[str, ...] = ()
+    """Names of the layers that it reads, through what has no parameters; for those that are cut over ranks."""
+
+
+def strategy_of(word: Word, over: Literal["node", "world"], world: int, per_node: int) -> DenseStrategy:
+    """A strategy by its word: of all ranks, or of those of a node with copies on the others."""
+    ranks = min(per_node, world) if over == "node" else world
+    if STAGE_OF[word] == 0 or ranks == 1:
+        return DenseStrategy()
+    return DenseStrategy("samples", 1, STAGE_OF[word], ranks)
+
+
+def dense_strategy(layers: Sequence[HeldLayer], dense: Dense, world: int, source: str = "plan") -> dict[str, Any]:
+    """The strategy of a dense part on so many ranks.
+
+    Raises InputError with every layer that torch cannot hold so beside the others, and with formats that it has not.
+    """
+    tensor = max((each.strategy.cut_ranks for each in layers), default=1)
+    _refuse(layers, dense, tensor, world, source)
+    first = next((each.strategy for each in layers if each.strategy.cut == "samples"), layers[0].strategy)
+    api = "fully_shard" if tensor > 1 else APIS[first.stage]
+    document: dict[str, Any] = {"torch": VERSION, "api": api, "mesh": _mesh(first, world, tensor)}
+    document |= {"optimizer": dense.optimizer, "parameters": TYPES[dense.master_weights or "fp32"]}
+    if api == "fully_shard":
+        document["units"] = {each.name: each.strategy.stage == 3 for each in layers}
+        document["mixed_precision"] = _mixed_precision(dense)
+    else:
+        document["autocast"] = TYPES[dense.dtype] if dense.copy_bytes else None
+        document["gradient_hook"] = HOOKS.get(dense.gradient_format)
+    if tensor > 1:
+        document["parallel_plan"] = {each.name: _style(each, layers) for each in layers if each.strategy.cut in STYLES}
+    if dense.dtype == "tf32":
+        document["float32_matmul_precision"] = "high"
+    return document
+
+
+def strategy_notes(layers: Sequence[HeldLayer]) -> tuple[str, ...]:
+    """Where torch does something else than the plan's step assumes."""
+    if any(each.strategy.stage == 1 for each in layers):
+        return (
+            "The step assumes that ZeRO-1 reduce-scatters gradients; torch's ZeroRedundancyOptimizer is beside"
+            " DistributedDataParallel, which all-reduces whole ones",
+        )
+    return ()
+
+
+def _refuse(layers: Sequence[HeldLayer], dense: Dense, tensor: int, world: int, source: str) -> None:
+    faults = [
+        Fault(source, 0, 0, f"dense.{key}", f"torch.distributed.fsdp has no policy for {word}; plan with {known}")
+        for known in [", ".join(TYPES)]
+        for key, word in (("dtype", dense.dtype), ("gradients", dense.gradient_format))
+        if word not in TYPES
+    ]
+    whole = [each for each in layers if each.strategy.cut == "samples"]
+    for layer in layers:
+        reason = _cut_refused(layer, layers, tensor, world) or _refused(
+            layer.strategy, (whole or [*layers])[0].strategy
+        )
+        if reason:
+            faults.append(Fault(source, 0, 0, f"dense.layers.{layer.name}", reason))
+    if not layers:
+        faults.append(Fault(source, 0, 0, "dense.layers", "no layer has parameters; there is nothing to hold"))
+    if faults:
+        raise InputError(faults)
+
+
+def _refused(own: DenseStrategy, first: DenseStrategy) -> str:
+    """Why torch does not hold a layer so beside the first one; empty where it does."""
+    if own.cut == "samples" and (own.shard_ranks, min(own.stage, 2)) != (first.shard_ranks, min(first.stage, 2)):
+        return (
+            f"is held as {STAGES[own.stage].words} over {own.shard_ranks} ranks, and another as"
+            f" {STAGES[first.stage].words} over {first.shard_ranks}; torch holds a model in one way"
+        )
+    return ""
+
+
+def _cut_refused(layer: HeldLayer, layers: Sequence[HeldLayer], tensor: int, world: int) -> str:
+    """Why torch does not cut a layer so, or not beside one that is cut; empty where it does."""
+    own = layer.strategy
+    if tensor == 1:
+        return ""
+    if own.cut == "samples":
+        shards = own.stage > 1 and own.shard_ranks == world
+        return "" if shards else "stands beside layers that are cut; plan it as FSDP or ZeRO-2 over all ranks"
+    if own.cut not in STYLES:
+        return f"is {CUTS[own.cut].words}: torch has no style for it; plan with data or tensor parallel strategies"
+    if own.cut_ranks != tensor:
+        return f"is cut over {own.cut_ranks} ranks, and another over {tensor}; torch's mesh has one such dimension"
+    if world == tensor:
+        return "is cut over all ranks: torch's FSDP sums gradients among copies, and it has one; cut it over fewer"
+    if own.stage < 2 or own.shard_ranks != world // tensor:
+        return "has copies that neither FSDP nor ZeRO-2 shards, as torch holds layers that are cut"
+    reads_cut = {each.strategy.cut == STYLES[own.cut].other for each in layers if layer.name in each.inputs}
+    if len(reads_cut) > 1:
+        return "is read by a layer that is cut and by one that is not; torch gives its output in one layout"
+    return ""
+
+
+@dataclass(frozen=True)
+class Style:
+    """A way in which torch cuts a linear layer."""
+
+    name: str
+    """Of its class in torch.distributed.tensor.parallel."""
+    other: str
+    """The cut of neighbours with which it exchanges what its default layouts say."""
+
+
+STYLES: dict[str, Style] = {"columns": Style("ColwiseParallel", "rows"), "rows": Style("RowwiseParallel", "columns")}
+
+
+def _style(layer: HeldLayer, layers: Sequence[HeldLayer]) -> dict[str, Any]:
+    """The class that cuts a layer, and along which dimension its input and output are cut where its neighbours are not
+    cut themselves: each rank has samples of its own, along the first one."""
+    style, cut_of = STYLES[layer.strategy.cut], {each.name: each.strategy.cut for each in layers}
+    of_inputs = {cut_of.get(name) == style.other for name in layer.inputs}
+    of_readers = {each.strategy.cut == style.other for each in layers if layer.name in each.inputs}
+    found: dict[str, Any] = {"style": style.name}
+    if of_inputs != {True}:
+        found["input_shard"] = 0
+    if of_readers != {True}:
+        found["output_shard"] = 0
+    return found
+
+
+def _mesh(strategy: DenseStrategy, world: int, tensor: int) -> dict[str, Any]:
+    """Dimensions of the device mesh, the outermost first; consecutive ranks are along the last one."""
+    shards = strategy.shard_ranks
+    sizes = {"replicate": world // shards, "shard": shards}
+    if tensor > 1:
+        sizes = {"shard": world // tensor, "tensor": tensor}
+    elif strategy.stage and shards == world:
+        sizes = {"shard": world}
+    elif not strategy.stage:
+        sizes = {"replicate": world}
+    return {"shape": [*sizes.values()], "dim_names": [*sizes]}
+
+
+def _mixed_precision(dense: Dense) -> Mapping[str, str | None]:
+    """Arguments of MixedPrecisionPolicy, types by their names in torch; None as the parameters are."""
+    return {
+        "param_dtype": TYPES[dense.dtype] if dense.copy_bytes else None,
+        "reduce_dtype": TYPES[dense.gradient_format],
+    }

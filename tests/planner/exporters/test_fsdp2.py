@@ -1,0 +1,100 @@
+"""The strategy of a dense part as PyTorch takes it: the document, and what is refused."""
+
+import pytest
+
+from cost_models.dense_strategies import DenseStrategy
+from cost_models.workload.dense_part import Dense
+from planner.exporters.fsdp2 import HeldLayer, Word, dense_strategy, strategy_notes, strategy_of
+from topologies.errors import InputError
+
+BF16 = Dense(dtype="bf16", optimizer="adam")
+
+
+def layers(strategy: DenseStrategy) -> list[HeldLayer]:
+    return [HeldLayer("bottom", strategy), HeldLayer("top.*", strategy)]
+
+
+@pytest.mark.parametrize(
+    ("word", "over", "api", "mesh"),
+    [
+        ("replicate", "world", "ddp", {"replicate": 16}),
+        ("zero1", "world", "zero_redundancy_optimizer", {"shard": 16}),
+        ("zero1", "node", "zero_redundancy_optimizer", {"replicate": 2, "shard": 8}),
+        ("zero2", "world", "fully_shard", {"shard": 16}),
+        ("fsdp", "node", "fully_shard", {"replicate": 2, "shard": 8}),
+    ],
+)
+def test_a_strategy_is_what_torch_calls_so(word: Word, over: str, api: str, mesh: dict[str, int]) -> None:
+    """Its function, and a mesh whose last dimension is of consecutive ranks."""
+    document = dense_strategy(layers(strategy_of(word, over, 16, 8)), BF16, 16)  # type: ignore[arg-type]
+    assert document["api"] == api
+    assert dict(zip(document["mesh"]["dim_names"], document["mesh"]["shape"], strict=True)) == mesh
+    if api == "fully_shard":
+        assert document["units"] == {"bottom": word == "fsdp", "top.*": word == "fsdp"}
+        assert document["mixed_precision"] == {"param_dtype": "bfloat16", "reduce_dtype": "bfloat16"}
+    else:
+        assert (document["autocast"], document["gradient_hook"]) == ("bfloat16", "bf16_compress_hook")
+
+
+def test_formats_are_torchs() -> None:
+    """Types of parameters, products and sums; tf32 is a setting of its products."""
+    whole = layers(strategy_of("fsdp", "world", 4, 4))
+    tf32 = dense_strategy(whole, Dense(dtype="tf32"), 4)
+    assert tf32["float32_matmul_precision"] == "high"
+    assert tf32["mixed_precision"] == {"param_dtype": None, "reduce_dtype": "float32"}
+    short = dense_strategy(whole, Dense(dtype="bf16", master_weights="bf16", gradients="fp32"), 4)
+    assert (short["parameters"], short["mixed_precision"]["param_dtype"]) == ("bfloat16", None)
+    assert short["mixed_precision"]["reduce_dtype"] == "float32"
+
+
+def test_cut_layers_have_styles() -> None:
+    """Neighbours that exchange columns keep them; at the ends samples are cut."""
+    whole, copies = DenseStrategy("samples", 1, 3, 8), (3, 4)
+    told = [
+        HeldLayer("a", whole),
+        HeldLayer("b", DenseStrategy("columns", 2, *copies), ("a",)),
+        HeldLayer("c", DenseStrategy("rows", 2, *copies), ("b",)),
+        HeldLayer("d", DenseStrategy("columns", 2, *copies), ("c",)),
+        HeldLayer("e", whole, ("d",)),
+    ]
+    document = dense_strategy(told, BF16, 8)
+    assert document["mesh"] == {"shape": [4, 2], "dim_names": ["shard", "tensor"]}
+    assert document["parallel_plan"] == {
+        "b": {"style": "ColwiseParallel", "input_shard": 0},
+        "c": {"style": "RowwiseParallel"},
+        "d": {"style": "ColwiseParallel", "output_shard": 0},
+    }
+
+
+@pytest.mark.parametrize(
+    ("told", "dense", "said"),
+    [
+        ([], BF16, "no layer has parameters"),
+        (layers(DenseStrategy()), Dense(dtype="fp8"), "has no policy for fp8"),
+        (layers(DenseStrategy()), Dense(gradients="int8"), "has no policy for int8"),
+        (
+            [*layers(DenseStrategy()), HeldLayer("z", DenseStrategy("samples", 1, 3, 8))],
+            BF16,
+            "layers.z: is held as FSDP",
+        ),
+        ([HeldLayer("t", DenseStrategy("tokens", 2))], BF16, "is sequence parallel: torch has no style for it"),
+        ([HeldLayer("c", DenseStrategy("columns", 8))], BF16, "layers.c: is cut over all ranks"),
+        ([HeldLayer("c", DenseStrategy("columns", 2))], BF16, "has copies that neither FSDP nor ZeRO-2 shards"),
+        (
+            [HeldLayer("c", DenseStrategy("columns", 2, 3, 4)), HeldLayer("u", DenseStrategy())],
+            BF16,
+            "layers.u: stands beside layers that are cut",
+        ),
+    ],
+)
+def test_what_torch_has_not_is_refused_by_name(told: list[HeldLayer], dense: Dense, said: str) -> None:
+    """On eight ranks."""
+    with pytest.raises(InputError) as error:
+        dense_strategy(told, dense, 8)
+    assert said in str(error.value)
+
+
+def test_what_torch_does_otherwise_is_said() -> None:
+    """Its ZeRO-1 sums whole gradients."""
+    assert "all-reduces whole ones" in strategy_notes(layers(strategy_of("zero1", "world", 4, 4)))[0]
+    assert not strategy_notes(layers(strategy_of("fsdp", "world", 4, 4)))

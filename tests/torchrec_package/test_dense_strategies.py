@@ -1,0 +1,118 @@
+"""The strategy of a dense part as PyTorch takes it: the how-to's lines train as one process without them."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from benchmarks.gloo.processes import Processes
+from cost_models.dense_strategies import DenseStrategy
+from cost_models.workload.dense_part import Dense
+from planner.exporters.fsdp2 import HeldLayer, Word, dense_strategy, strategy_of
+
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "dense-strategies.md"
+LAYERS, STEPS, SAMPLES = ("bottom", "layers.*", "top"), 4, 6
+SETTINGS = {"lr": 0.05, "momentum": 0.9}
+"""Of SGD: Adam's steps would be the same with gradients of another scale."""
+
+
+class Model(nn.Module):
+    """Named layers, and a scale that no unit has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(3)
+        self.bottom, self.top = nn.Linear(7, 10), nn.Linear(10, 1)
+        self.layers = nn.Sequential(nn.Linear(10, 10), nn.ReLU(), nn.Linear(10, 10))
+        self.scale = nn.Parameter(torch.ones(10))
+
+    def forward(self, numbers: torch.Tensor) -> torch.Tensor:
+        return self.top(self.layers(torch.relu(self.bottom(numbers))) * self.scale)
+
+
+def snippet() -> dict[str, Any]:
+    """What the how-to's lines define."""
+    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    (text,) = (block for block in blocks if block.startswith("# dense_part.py"))
+    names: dict[str, Any] = {}
+    exec(text, names)
+    return names
+
+
+def samples(step: int, rank: int) -> torch.Tensor:
+    return torch.randn(SAMPLES, 7, generator=torch.Generator().manual_seed(100 * step + rank))
+
+
+def alone(world: int) -> list[torch.Tensor]:
+    """Weights after steps of one process on the samples of all."""
+    model = Model()
+    optimizer = torch.optim.SGD(model.parameters(), **SETTINGS)
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        model(torch.cat([samples(step, rank) for rank in range(world)])).square().mean().backward()
+        optimizer.step()
+    return [weight.detach() for weight in model.parameters()]
+
+
+def train(document: dict[str, Any]) -> list[torch.Tensor]:
+    """The same of one rank, as a job of `Processes`; of weights that are sharded the whole ones."""
+    model, optimizer = snippet()["hold"](Model(), document, torch.optim.SGD, device="cpu", **SETTINGS)
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        model(samples(step, dist.get_rank())).square().mean().backward()
+        optimizer.step()
+    whole = [weight.full_tensor() if hasattr(weight, "full_tensor") else weight for weight in model.parameters()]
+    return [weight.detach() for weight in whole]
+
+
+@pytest.fixture(scope="module")
+def of_two() -> Iterator[Processes]:
+    with Processes(2, 2) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def of_four() -> Iterator[Processes]:
+    with Processes(4, 2) as found:
+        yield found
+
+
+def expect_equal(processes: Processes, layers: list[HeldLayer]) -> None:
+    """Each rank has the weights that one process has after the same steps."""
+    world = processes.world
+    document = dense_strategy(layers, Dense(optimizer="sgd", dtype="fp32"), world)
+    for own in processes.run(train, document):
+        for found, expected in zip(own, alone(world), strict=True):
+            torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("word", ["replicate", "zero1", "zero2", "fsdp"])
+def test_a_document_trains_as_one_process(of_two: Processes, word: Word) -> None:
+    """Over two ranks."""
+    held = strategy_of(word, "world", world=2, per_node=2)
+    expect_equal(of_two, [HeldLayer(name, held) for name in LAYERS])
+
+
+@pytest.mark.parametrize("word", ["zero1", "fsdp"])
+def test_nodes_have_copies(of_four: Processes, word: Word) -> None:
+    """Over the two ranks of a node, of two nodes."""
+    held = strategy_of(word, "node", world=4, per_node=2)
+    expect_equal(of_four, [HeldLayer(name, held) for name in LAYERS])
+
+
+def test_layers_that_are_cut_train_as_one_process(of_four: Processes) -> None:
+    """The two in the middle, by columns and by rows over two ranks, FSDP over the two copies; the others over all four.
+    Each rank has samples of its own before and after them."""
+    whole = DenseStrategy("samples", 1, 3, 4)
+    layers = [
+        HeldLayer("bottom", whole),
+        HeldLayer("layers.0", DenseStrategy("columns", 2, 3, 2), ("bottom",)),
+        HeldLayer("layers.2", DenseStrategy("rows", 2, 3, 2), ("layers.0",)),
+        HeldLayer("top", whole, ("layers.2",)),
+    ]
+    expect_equal(of_four, layers)
