@@ -4,12 +4,12 @@ attention, linear layers to MLPs, tables that the same layers read to one layer.
 import glob
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
 from typing import Any
 
 from cost_models.workload.layer_kinds import Shape
 from cost_models.workload.layers import HEADS, NUMERICAL, Layer
-from planner.integrations.torch_layers import Core, Form, Layers, Work, read_by, renamed, whole_numbers
+from planner.integrations.torch_layers import Form, Layers, read_by, renamed, shared_name, whole_numbers
+from planner.integrations.torch_patterns import join_attention, join_machines
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,8 @@ def layer_graph(
     """The graph. `inputs` are numerical ones, with their numbers; `unused` the numbers of parameters by path that no
     layer has, and `unsampled_macs` those that belong to no sample."""
     groups = _groups(found, tables)
-    for name in list(found.cores):
-        if name in found.layers:
-            _join_attention(found, name)
+    join_attention(found)
+    join_machines(found)
     _prune(found)
     numerical = _join_inputs(found, inputs)
     read = read_by(found.layers)
@@ -77,81 +76,6 @@ def _totals(found: Layers, rest: Sequence[Mapping[str, Any]], unused: Mapping[st
     for each in rest:
         shown = ", ".join([*unused][:5]) + f" and {len(unused) - 5:,} more" * (len(unused) > 5)
         yield f"{each['name']} (what the forward pass does not use: {shown or 'vectors or numbers'})"
-
-
-def _join_attention(found: Layers, name: str) -> None:
-    """One attention layer instead of products and the projections around them, where these are found."""
-    core, layers, readers = found.cores[name], found.layers, read_by(found.layers)
-    after = readers.get(name, [])
-    output = layers[after[0]] if len(after) == 1 else None
-    projections = list(dict.fromkeys((core.queries, core.keys, core.values)))
-    if output is None or output.kind != "linear" or output.inputs != (name,):
-        return
-    if any(each not in layers or layers[each].kind != "linear" or readers[each] != [name] for each in projections):
-        return
-    sizes = _head_sizes(layers, core, projections)
-    reads = [layers[each].inputs for each in projections]
-    if sizes is None or any(len(each) != 1 for each in reads) or len({*reads[1:]}) > 1:
-        return
-    inputs = reads[0] if reads[0] == reads[-1] else (*reads[0], *reads[-1])
-    members = [*projections, name, str(output.name)]
-    biases = {layers[each].bias for each in members if layers[each].kind == "linear"}
-    if len(biases) > 1:
-        return
-    work = Work(
-        str(output.name),
-        "attention",
-        sum(product.macs for each in members for product in found.sizes[each].products)
-        + found.skipped_macs.get(name, 0),
-        sum(_parameters(found, each) for each in members),
-        found.shape(str(output.name)).numbers,
-        0,
-    )
-    whole = dict(layers)
-    keys: dict[str, Any] = {**sizes, **({} if biases == {True} else {"bias": False})}
-    joined = found.put_attention(work, inputs, causal=core.causal and len(inputs) == 1, **keys)
-    if joined:
-        _take_place(found, whole, members, joined, str(output.name))
-
-
-def _take_place(found: Layers, whole: Mapping[str, Layer], members: Sequence[str], joined: str, last: str) -> None:
-    """The joined layer stands where the last of its members stood, by that one's name."""
-    layer, sizes = found.layers[joined], found.sizes[joined]
-    skipped = found.skipped_macs.get(joined)
-    found.drop(*members, joined)
-    order = [each for each in whole if each not in members or each == last]
-    found.sizes[last] = sizes
-    kept = dict(found.layers)
-    found.layers.clear()
-    for each in order:
-        found.layers[each] = layer.model_copy(update={"name": last}) if each == last else kept[each]
-    if skipped is not None:
-        found.skipped_macs[last] = skipped
-
-
-def _parameters(found: Layers, name: str) -> int:
-    sizes = found.sizes[name]
-    return sum(each.weights for each in sizes.products) + sizes.other_parameters
-
-
-def _head_sizes(layers: Mapping[str, Layer], core: Core, projections: Sequence[str]) -> dict[str, int] | None:
-    """Heads of queries, and of keys and values, from the widths of the projections."""
-    outs = [layers[each].out or 0 for each in projections]
-    if len(projections) == 3:
-        wide, narrow, other = outs
-        if narrow != other:
-            return None
-    elif len(projections) == 2 and core.keys == core.values:
-        wide, narrow = outs[0], outs[1] // 2
-    elif len(projections) == 1:
-        wide = core.heads * core.head_dim or outs[0] // 3
-        narrow = (outs[0] - wide) // 2
-    else:
-        return None
-    if not core.head_dim or wide % core.head_dim or narrow % core.head_dim or not narrow:
-        return None
-    heads, kv_heads = wide // core.head_dim, narrow // core.head_dim
-    return {"heads": heads, "head_dim": core.head_dim, **({} if heads == kv_heads else {"kv_heads": kv_heads})}
 
 
 def _prune(found: Layers) -> None:
@@ -252,16 +176,11 @@ def _with_mlps(layers: Sequence[Layer]) -> Iterator[dict[str, Any]]:
             runs[-1].append(layer)
         else:
             runs.append([layer])
-    names = {str(run[-1].name): _shared_name(run) for run in runs if len(run) > 1}
+    names = {str(run[-1].name): shared_name([str(layer.name) for layer in run]) for run in runs if len(run) > 1}
     taken = [*(str(layer.name) for layer in layers), *names.values()]
     names = {last: shared for last, shared in names.items() if shared and taken.count(shared) == 1}
     for run in runs:
         yield _stated([renamed(layer, names) for layer in run], names)
-
-
-def _shared_name(run: Sequence[Layer]) -> str:
-    paths = [str(layer.name).split(".") for layer in run]
-    return ".".join(steps[0] for steps in takewhile(lambda steps: len(set(steps)) == 1, zip(*paths, strict=False)))
 
 
 def _continues(last: Layer, layer: Layer, readers: Mapping[str, Sequence[str]]) -> bool:

@@ -4,6 +4,7 @@ read. A name is given only where its own formulas give the products and paramete
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any
 
 from cost_models.workload.layer_kinds import KINDS, LayerSizes, Shape
@@ -124,6 +125,14 @@ class Layers:
         own = sum(each.macs for each in sizes.products)
         weights = sum(each.weights for each in sizes.products) + sizes.other_parameters
         return own == macs and weights == parameters and sizes.output.numbers == numbers
+
+    def renamed(self, name: str, wanted: str) -> str:
+        """Give a layer that nobody reads another name."""
+        layer, sizes = self.layers[name], self.sizes[name]
+        self.drop(name)
+        wanted = self.free_name(wanted)
+        self.layers[wanted], self.sizes[wanted] = layer.model_copy(update={"name": wanted}), sizes
+        return wanted
 
     def drop(self, *names: str) -> None:
         """Forget layers."""
@@ -251,3 +260,9 @@ def renamed(layer: Layer, names: Mapping[str, str]) -> Layer:
     """The layer with other names of what it reads, each once."""
     inputs = tuple(dict.fromkeys(names.get(each, each) for each in layer.inputs))
     return layer.model_copy(update={"inputs": inputs}) if inputs != layer.inputs else layer
+
+
+def shared_name(names: Sequence[str]) -> str:
+    """The path that some names share; empty where they share none."""
+    steps = zip(*(name.split(".") for name in names), strict=False)
+    return ".".join(each[0] for each in takewhile(lambda step: len(set(step)) == 1, steps))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from cost_models.workload.layer_kinds import Shape
 from planner.integrations.torch_layers import Core, Form, Layers, Work
+from planner.integrations.torch_patterns import join_cross
 from planner.integrations.torch_values import Part, Value, flowed
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 FLOPS_PER_MAC = 2
 ADDS = {"add", "add_", "__add__", "__iadd__", "__radd__"}
+TIMES = {"mul", "__mul__", "__rmul__"}
 MEANS = {"mean", "sum", "__sum__"}
 NORMS = {"layer_norm", "batch_norm"}
 
@@ -39,6 +41,9 @@ class Recorder:
         self._path: list[str] = []
         self._products: dict[str, tuple[str, str, int, int]] = {}
         """Products of two tensors of a sample: what they read, and heads and width of the first."""
+        self._scaled: dict[int, tuple[tuple[Value, Value], ...]] = {}
+        """Of products number by number: both factors, in both orders."""
+        self._kept_values: list[Value] = []
         self._unit: list[tuple[float, int]] | None = None
         """Multiply-accumulates and parameters of a module that is one layer, while it runs."""
 
@@ -93,7 +98,11 @@ class Recorder:
                 parts = (Part(name, self.found.shape(name).numbers if own else 0.0),)
                 self.values[id(each)] = Value(parts, is_exact=own, in_order=own, made_by=here)
             else:
-                self.values[id(each)] = flowed(function, sampled, each, self._batch, here)
+                value = self.values[id(each)] = flowed(function, sampled, each, self._batch, here)
+                if function in TIMES and len(sampled) == 2 and all(own.is_exact for own, _ in sampled):
+                    (left, _), (right, _) = sampled
+                    self._scaled[id(value)] = ((left, right), (right, left))
+                    self._kept_values.append(value)
 
     def _first_read(self, weights: "Mapping[int, torch.Tensor]") -> list[int]:
         """Numbers of those that are trained and read for the first time."""
@@ -134,6 +143,8 @@ class Recorder:
     def _cheap(self, work: Work, read: "Sequence[tuple[Value, torch.Tensor]]", args: Any, kwargs: Any) -> str:
         """The layer of a function without products and parameters, where it is one: a sum of layers, or their mean."""
         values = [value for value, _ in read]
+        if work.function in ADDS and len(read) == 2 and (name := self._cross(values)):
+            return name
         if not all(value.is_exact for value in values):
             return ""
         if work.function in ADDS and len(read) == 2 and values[0].parts != values[1].parts:
@@ -147,6 +158,14 @@ class Recorder:
             if form is not None and dim in (1, -2, [1], (1,), [-2], (-2,)):
                 name = self.found.read_as_one(values[0], form.tokens * form.width, form)
                 return self.found.put_if_equal(work, "pool", (name,))
+        return ""
+
+    def _cross(self, values: Sequence[Value]) -> str:
+        """The cross layer that a sum ends."""
+        for scaled, last in (values, values[::-1]):
+            for first, product in self._scaled.get(id(scaled), ()):
+                if last.is_exact and (name := join_cross(self.found, first, product, last)):
+                    return name
         return ""
 
     def _attention(self, work: Work, args: Any, kwargs: Any) -> str:

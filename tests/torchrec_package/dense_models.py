@@ -235,14 +235,15 @@ class Cross(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.inner, self.outer = nn.Linear(48, 6), nn.Linear(6, 48)
+        self.inner = nn.ModuleList(nn.Linear(48, 6, bias=False) for _ in range(3))
+        self.outer = nn.ModuleList(nn.Linear(6, 48) for _ in range(3))
         self.project = nn.Parameter(torch.ones(3, 2))
         self.norm, self.mlp, self.top = nn.LayerNorm(6), mlp(6, 20, 32), nn.Linear(48 + 32, 1)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         first = last = x.flatten(1)
-        for _ in range(1):
-            last = first * self.outer(self.inner(last)) + last
+        for inner, outer in zip(self.inner, self.outer, strict=True):
+            last = first * outer(inner(last)) + last
         products = x @ (x.transpose(1, 2) @ self.project)
         return self.top(torch.cat([last, self.mlp(self.norm(products.flatten(1)))], dim=1))
 

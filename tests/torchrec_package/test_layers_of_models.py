@@ -23,7 +23,7 @@ from topologies.loading import load_topology
 FILE = Path(dense_models.__file__)
 SAMPLES = 4
 NO_TOTALS = {"dlrm", "dlrm_dcn", "simple_deep_fm", "deep_fm", "batch_norm_and_dropout", "layer_norms", "transformer"}
-NO_TOTALS |= {"branches_that_rejoin", "grouped_attention", "history", "half_precision"}
+NO_TOTALS |= {"branches_that_rejoin", "grouped_attention", "history", "half_precision", "cross_and_machine"}
 
 
 def counted(build: Callable[[], nn.Module]) -> tuple[float, int]:
@@ -65,6 +65,7 @@ KINDS = {
     "grouped_attention": ["embeddings", "attention", "add", "attention", "add", "attention", "add", "linear"],
     "transformer": ["embeddings", *["attention", "add", "norm", "mlp", "add", "norm"] * 2, "pool", "linear"],
     "history": ["embeddings", "embeddings", "other", "attention", "mlp"],
+    "cross_and_machine": ["embeddings", "cross", "fm", "linear"],
     "convolution": ["embeddings", "other", "linear"],
 }
 
