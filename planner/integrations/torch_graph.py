@@ -75,7 +75,7 @@ def _totals(found: Layers, rest: Sequence[Mapping[str, Any]], unused: Mapping[st
             yield f"{name} ({found.made_of[name]})"
     for each in rest:
         shown = ", ".join([*unused][:5]) + f" and {len(unused) - 5:,} more" * (len(unused) > 5)
-        yield f"{each['name']} (what the forward pass does not use: {shown or 'vectors or numbers'})"
+        yield f"{each['name']} (what no layer reads or has: {shown or 'vectors or numbers'})"
 
 
 def _prune(found: Layers) -> None:

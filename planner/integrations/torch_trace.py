@@ -5,7 +5,6 @@ vectors of their shapes.
 """
 
 import contextlib
-import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -50,18 +49,6 @@ def _watched(module: "nn.Module", recorder: Recorder) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Without torch's warning that TorchRec asks it in a deprecated way whether a model is being exported."""
-    log = logging.getLogger("torch.fx._symbolic_trace")
-    before = log.level
-    log.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        log.setLevel(before)
-
-
-@contextlib.contextmanager
 def _replaced(forwards: "Mapping[nn.Module, Callable[..., Any]]") -> Iterator[None]:
     """Modules with other forward passes."""
     for module, forward in forwards.items():
@@ -102,9 +89,8 @@ def traced(
             return recorder.call(func, args, kwargs or {})
 
     tables = {id(weight) for each in collections for weight in each.parameters.values()}
-    inside = {id(weight) for each in collections for weight in each.module.parameters()}
     with FlopCounterMode(display=False) as counter:
-        recorder = Recorder(module, counter, batch, tables | inside)
+        recorder = Recorder(module, counter, batch, tables)
         inputs = []
         for tensor in dense_tensors(arguments):
             numbers = tensor.numel() / batch
@@ -116,7 +102,7 @@ def traced(
         for name, shape in sources.values():
             recorder.found.give_source(name, shape)
         forwards = {each.module: _lookup(recorder, each, at, batch, sources) for at, each in enumerate(collections)}
-        with _replaced(forwards), _watched(module, recorder), _quiet(), torch.no_grad(), torch.device("meta"):
+        with _replaced(forwards), _watched(module, recorder), torch.no_grad(), torch.device("meta"):
             try:
                 with Seen():
                     if isinstance(arguments, dict):

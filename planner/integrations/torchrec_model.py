@@ -4,6 +4,7 @@ import contextlib
 import importlib
 import importlib.util
 import inspect
+import logging
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -57,9 +58,21 @@ def read_model(target: str, batch_per_rank: int) -> ReadModel:
     part = DensePart.of(model, collections, None)
     if any(weight.device.type != "meta" for weight in model.parameters()):
         collections = _collections(model.to("meta"))
-    with contextlib.redirect_stdout(sys.stderr):
+    with contextlib.redirect_stdout(sys.stderr), _quiet():
         read = read_dense(Model(model, collections, tables, arguments), part, batch_per_rank)
     return ReadModel(tuple(tables), read.dense, read.notes)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without torch's warning that TorchRec asks in a deprecated way whether a model is being exported."""
+    log = logging.getLogger("torch.fx._symbolic_trace")
+    before = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
 
 
 def _collections(model: "nn.Module") -> list[Collection]:

@@ -11,6 +11,8 @@ from torchrec.models.deepfm import SimpleDeepFMNN
 from torchrec.models.dlrm import DLRM, DLRM_DCN, DLRM_Projection
 from torchrec.modules.deepfm import DeepFM
 from torchrec.modules.embedding_configs import EmbeddingBagConfig, EmbeddingConfig
+from torchrec.modules.feature_processor_ import PositionWeightedModuleCollection
+from torchrec.modules.fp_embedding_modules import FeatureProcessedEmbeddingBagCollection
 
 DIM, COUNT, NUMERICAL = 16, 3, 13
 
@@ -210,6 +212,24 @@ def history() -> nn.Module:
     return History()
 
 
+class Processed(nn.Module):
+    """Features that are processed before the lookup, by weights that are trained."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        config = EmbeddingBagConfig(num_embeddings=50, embedding_dim=DIM, name="t0", feature_names=["f0"])
+        weights = PositionWeightedModuleCollection({"f0": 10})
+        tables = EmbeddingBagCollection(tables=[config], is_weighted=True)
+        self.bags, self.top = FeatureProcessedEmbeddingBagCollection(tables, weights), nn.Linear(DIM, 1)
+
+    def forward(self, sparse: KeyedJaggedTensor) -> torch.Tensor:
+        return self.top(self.bags(sparse).values())
+
+
+def processed() -> nn.Module:
+    return Processed()
+
+
 class TwoInputs(nn.Module):
     """Two tensors of numbers, whose widths nobody can tell; features of several widths; modules that nothing calls."""
 
@@ -296,6 +316,8 @@ def of_two_types() -> nn.Module:
 def batch_of(name: str, samples: int) -> tuple[Any, ...]:
     """What the forward pass of a model takes."""
     numbers, sparse = torch.zeros(samples, NUMERICAL), ids(("f0", "f1", "f2"), samples)
+    if name == "processed":
+        return (ids(("f0",), samples),)
     if name == "history":
         return torch.zeros(samples, 5), ids(("f0",), samples), ids(("seen",), samples)
     return (numbers, sparse) if name.startswith(("dlrm", "simple")) else (sparse,)
@@ -313,7 +335,7 @@ MODELS = [
         rms_norm_and_prelu,
     ),
     *(branches_that_rejoin, shared_weights, einsum_and_matmul, convolution, recurrent, transformer, grouped_attention),
-    *(history, two_inputs, cross_and_machine, half_precision),
+    *(processed, history, two_inputs, cross_and_machine, half_precision),
 ]
 
 
