@@ -19,12 +19,15 @@ COLLECTIVES = (
     "all_to_all",
     "reduce_scatter",
     "reduce_scatter_tensor",
+    "reduce_scatter_single",
     "all_gather",
     "all_gather_into_tensor",
+    "all_gather_single",
     "all_reduce",
     "broadcast",
     "barrier",
 )
+"""Those that a torch has: `_single` came with 2.13, whose FSDP2 calls them."""
 Event = tuple[bool, tuple[int, ...], int, float]
 """Whether a wait ends (else a collective is entered), ranks of the group, its number in the group, worked seconds."""
 
@@ -39,7 +42,7 @@ class Clock:
     @contextmanager
     def noting(self) -> Iterator[None]:
         """Collectives of torch.distributed are noted inside; those of DistributedDataParallel by `reduced`."""
-        own = {name: getattr(dist, name) for name in COLLECTIVES}
+        own = {name: getattr(dist, name) for name in COLLECTIVES if hasattr(dist, name)}
         for name, collective in own.items():
             setattr(dist, name, self._noted(collective))
         try:

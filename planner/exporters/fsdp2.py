@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from cost_models.dense_strategies import CUTS, STAGES, DenseStrategy, Stage
 from cost_models.workload.dense_part import Dense
+from cost_models.workload.layers import named
 from topologies.errors import Fault, InputError
 
 VERSION = "2.13"
@@ -17,6 +18,8 @@ TYPES = {"fp32": "float32", "tf32": "float32", "bf16": "bfloat16", "fp16": "floa
 """Our words and torch's, of formats that torch.distributed.fsdp.MixedPrecisionPolicy takes."""
 HOOKS = {"bf16": "bf16_compress_hook", "fp16": "fp16_compress_hook"}
 """Communication hooks of DistributedDataParallel, by the format in which gradients are summed."""
+WITHOUT = ("embeddings", "dot", "pool", "add", "stack")
+"""Kinds of layers that have no parameters."""
 APIS: dict[Stage, str] = {0: "ddp", 1: "zero_redundancy_optimizer", 2: "fully_shard", 3: "fully_shard"}
 """What holds a model so, by the stage of ZeRO."""
 
@@ -42,6 +45,13 @@ def strategy_of(word: Word, over: Literal["node", "world"], world: int, per_node
     if STAGE_OF[word] == 0 or ranks == 1:
         return DenseStrategy()
     return DenseStrategy("samples", 1, STAGE_OF[word], ranks)
+
+
+def held_layers(dense: Dense, strategy: DenseStrategy) -> list[HeldLayer]:
+    """The layers of a dense part that have parameters, all held in one way."""
+    layers = named(dense.stated_layers)
+    trained = [each for each in layers if each.kind not in WITHOUT and (each.kind != "other" or each.parameters)]
+    return [HeldLayer(str(each.name), strategy, each.inputs) for each in trained]
 
 
 def dense_strategy(layers: Sequence[HeldLayer], dense: Dense, world: int, source: str = "plan") -> dict[str, Any]:
@@ -93,7 +103,15 @@ def _refuse(layers: Sequence[HeldLayer], dense: Dense, tensor: int, world: int, 
         if reason:
             faults.append(Fault(source, 0, 0, f"dense.layers.{layer.name}", reason))
     if not layers:
-        faults.append(Fault(source, 0, 0, "dense.layers", "no layer has parameters; there is nothing to hold"))
+        faults.append(
+            Fault(
+                source,
+                0,
+                0,
+                "dense.layers",
+                "no layer with parameters is stated; describe the dense part by its layers",
+            )
+        )
     if faults:
         raise InputError(faults)
 

@@ -8,13 +8,15 @@ import pytest
 import torch
 from torch import distributed as dist
 
+from benchmarks.gloo import dense
 from benchmarks.gloo.clock import Event, step_seconds
 from benchmarks.gloo.processes import Processes
 from cost_models.calibration import gloo
 from cost_models.calibration.collectives import calibrated
-from cost_models.coefficients import CollectiveOperation
+from cost_models.coefficients import USER_DIRECTORY, CollectiveOperation
 
 BOTH = (0, 1)
+COEFFICIENTS = Path(__file__).parents[2] / "benchmarks" / "data" / "gloo"
 
 
 def test_a_rank_waits_for_the_last_one() -> None:
@@ -84,3 +86,23 @@ def test_collectives_are_measured_and_fitted() -> None:
     assert found.sums_apart
     assert found.takes_turns
     assert len(found.laws) == len(gloo.OPERATIONS)
+
+
+def test_steps_of_dense_models_follow_from_two_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where steps are passes, updates, collectives and a framework's units, tensors and numbers, the size between is
+    predicted exactly."""
+    monkeypatch.setenv(USER_DIRECTORY, str(COEFFICIENTS))
+    costs, runs = dense.Costs.of(2, 5e9), []
+    for (kind, size), (flops, units) in zip(
+        dense.models(),
+        [(1e9 * (1 + i), (100_000 * (1 + i % 3), 7_000 * (1 + i // 3))) for i in range(9)],
+        strict=True,
+    ):
+        passes_s, tensors = 0.002 + flops / 50e9, 4 * (1 + dense.KINDS.index(kind))
+        beside = {name: 0.001 * len(units) + 0.0002 * tensors + 1e-8 * sum(units) for name in dense.STRATEGIES[1:]}
+        steps = {name: passes_s + costs.seconds(units, name) + beside.get(name, 0.0) for name in dense.STRATEGIES}
+        of_rounds = {name: [step] * 3 for name, step in steps.items()}
+        runs.append(dense.Measured(kind, size, 2, flops, tensors, units, of_rounds, [passes_s] * 3))
+    assert dense.missed(runs) == []
+    for race in dense.races(runs, calibrated=True):
+        assert race.predicted == pytest.approx({name: steps[0] for name, steps in race.measured.items()}, rel=1e-6)

@@ -4,7 +4,7 @@ import pytest
 
 from cost_models.dense_strategies import DenseStrategy
 from cost_models.workload.dense_part import Dense
-from planner.exporters.fsdp2 import HeldLayer, Word, dense_strategy, strategy_notes, strategy_of
+from planner.exporters.fsdp2 import HeldLayer, Word, dense_strategy, held_layers, strategy_notes, strategy_of
 from topologies.errors import InputError
 
 BF16 = Dense(dtype="bf16", optimizer="adam")
@@ -69,7 +69,7 @@ def test_cut_layers_have_styles() -> None:
 @pytest.mark.parametrize(
     ("told", "dense", "said"),
     [
-        ([], BF16, "no layer has parameters"),
+        ([], BF16, "no layer with parameters is stated"),
         (layers(DenseStrategy()), Dense(dtype="fp8"), "has no policy for fp8"),
         (layers(DenseStrategy()), Dense(gradients="int8"), "has no policy for int8"),
         (
@@ -92,6 +92,18 @@ def test_what_torch_has_not_is_refused_by_name(told: list[HeldLayer], dense: Den
     with pytest.raises(InputError) as error:
         dense_strategy(told, dense, 8)
     assert said in str(error.value)
+
+
+def test_layers_without_parameters_are_no_units() -> None:
+    """Nor are tables, which others shard."""
+    dlrm = Dense(numerical_features=13, bottom_mlp=(64, 16), interaction="dot", top_mlp=(8, 1))
+    assert [each.name for each in held_layers(dlrm, DenseStrategy())] == ["bottom_mlp", "top_mlp"]
+    stated = [
+        {"kind": "embeddings", "tables": "t"},
+        {"kind": "other", "name": "selects", "out": 3},
+        {"kind": "other", "name": "conv", "out": 3, "parameters": 5},
+    ]
+    assert [each.name for each in held_layers(Dense.model_validate({"layers": stated}), DenseStrategy())] == ["conv"]
 
 
 def test_what_torch_does_otherwise_is_said() -> None:
