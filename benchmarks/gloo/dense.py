@@ -1,9 +1,10 @@
 """Predicted against measured steps of dense models on CPU processes over gloo: DDP, ZeRO-1 and FSDP2.
 
-    python -m benchmarks.gloo.dense [--processes 2,4] [--rounds N] [--coefficients DIR] [--save FILE] [--check]
+    python -m benchmarks.gloo.dense [--processes 2,4] [--rounds N] [--collectives FILE] [--runs FILE] [--save FILE]
+                                    [--check]
 
 An MLP, a DCNv2 and attention over histories, each in three sizes. This machine's collectives are calibrated first,
-unless a folder has them already. Of the smallest and the largest size products, updates and what a framework does
+unless a file has them already. Of the smallest and the largest size products, updates and what a framework does
 beside collectives (copies, hooks) are calibrated; the size between is predicted. Needs torch. A step is the work of the
 processes (`gloo.clock`); strategies take turns in every round.
 """
@@ -32,6 +33,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.gloo.__main__ import DEVICE, KEEP_PAGES, TAU, Race, saved, topology
 from benchmarks.gloo.clock import Clock, Event, step_seconds
+from benchmarks.gloo.dense_models import KINDS, SAMPLES, SIZES, Model
 from benchmarks.gloo.processes import Processes
 from benchmarks.running import COMMAND
 from cost_models.coefficients import USER_DIRECTORY
@@ -42,75 +44,12 @@ from cost_models.workload.dense_part import Dense
 from cost_models.workload.models import Workload
 
 KERNELS = Path(__file__).parents[1] / "data" / "gloo" / "kernels.yaml"
-"""Of lookups, which these models do not have; a device must have some."""
-KINDS, SIZES = ("mlp", "cross", "attention"), ("small", "middle", "large")
+"""Of lookups, which a device must have and these models do not."""
 ALONE, DDP, ZERO, KEPT, FSDP = "no exchange", "DDP", "DDP, ZeRO-1", "FSDP2, weights kept", "FSDP2"
 STRATEGIES = (ALONE, DDP, ZERO, KEPT, FSDP)
 HELD_OUT, WITHIN = "middle", 0.2
 """The size that is predicted, and how near."""
-SAMPLES, TURNS = 128, 3
-
-
-class Cross(nn.Module):
-    """A low-rank cross layer of DCNv2; it hands its first input on."""
-
-    def __init__(self, width: int, rank: int) -> None:
-        super().__init__()
-        self.inner, self.outer = nn.Linear(width, rank), nn.Linear(rank, width)
-
-    def forward(self, both: tuple[torch.Tensor, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
-        """The first input, and the next one."""
-        first, last = both
-        return first, first * self.outer(self.inner(last)) + last
-
-
-class Attention(nn.Module):
-    """Attention over a history and an MLP of each place, with residuals and norms."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.mix = nn.MultiheadAttention(width, 4, batch_first=True)
-        self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(2))
-        self.mlp = nn.Sequential(nn.Linear(width, 2 * width), nn.ReLU(), nn.Linear(2 * width, width))
-
-    def forward(self, places: torch.Tensor) -> torch.Tensor:
-        """Places of the same shape."""
-        places = self.norms[0](places + self.mix(places, places, places, need_weights=False)[0])
-        return self.norms[1](places + self.mlp(places))
-
-
-class Model(nn.Module):
-    """Blocks of one kind, and a number of each sample."""
-
-    def __init__(self, kind: str, size: str) -> None:
-        super().__init__()
-        self.kind, grown = kind, SIZES.index(size)
-        self.width = {"mlp": (384, 512, 768), "cross": (768, 1024, 1536), "attention": (128, 192, 256)}[kind][grown]
-        make = {
-            "mlp": lambda: nn.Sequential(nn.Linear(self.width, self.width), nn.ReLU()),
-            "cross": lambda: Cross(self.width, self.width // 4),
-            "attention": lambda: Attention(self.width),
-        }[kind]
-        self.blocks = nn.ModuleList(make() for _ in range({"mlp": 6, "cross": 4, "attention": 3}[kind]))
-        self.head = nn.Linear(self.width, 1)
-
-    def forward(self, numbers: torch.Tensor) -> torch.Tensor:
-        """One number of each sample."""
-        flow = (numbers, numbers) if self.kind == "cross" else numbers
-        for block in self.blocks:
-            flow = block(flow)
-        flow = flow[1] if self.kind == "cross" else flow.mean(1) if self.kind == "attention" else flow
-        return self.head(flow)
-
-    def batch(self) -> torch.Tensor:
-        """Samples of a rank: histories of 16 places for attention."""
-        shape = (SAMPLES // 4, 16, self.width) if self.kind == "attention" else (SAMPLES, self.width)
-        return torch.randn(shape, generator=torch.Generator().manual_seed(dist.get_rank()))
-
-    @property
-    def units(self) -> list[nn.Module]:
-        """What FSDP gathers at once."""
-        return [*self.blocks, self.head]
+TURNS = 3
 
 
 def models() -> list[tuple[str, str]]:
@@ -349,35 +288,49 @@ def missed(runs: Sequence[Measured]) -> list[str]:
     return found
 
 
-def calibrate(folder: Path, ranks: Sequence[int]) -> None:
+def calibrate(file: Path, ranks: Sequence[int]) -> None:
     """The collectives of this machine, as a user calibrates them."""
-    shutil.copy(KERNELS, folder / "kernels.yaml")
-    command = [*COMMAND, "calibrate", "--device", "cpu", "--name", DEVICE]
-    among = ["--processes", ",".join(map(str, ranks)), "-o", str(folder / "collectives.yaml")]
+    command = [*COMMAND, "calibrate", "--device", "cpu", "--name", DEVICE, "--processes", ",".join(map(str, ranks))]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    subprocess.run([*command, *among], check=True, stdout=subprocess.DEVNULL, env=environment)
+    subprocess.run([*command, "-o", str(file)], check=True, stdout=subprocess.DEVNULL, env=environment)
+
+
+def run_all(ranks: Sequence[int], rounds: int) -> list[Measured]:
+    """All models on so many processes."""
+    runs: list[Measured] = []
+    for count in ranks:
+        with Processes(count, count) as processes:
+            runs += measured(processes, rounds)
+    return runs
+
+
+def read_runs(file: Path) -> list[Measured]:
+    """What `--save` has written."""
+    rows = json.loads(file.read_text())["runs"]
+    return [Measured(**row | {"unit_parameters": tuple(row["unit_parameters"])}) for row in rows]
 
 
 def main() -> int:
     """Run, print a table for each model, and say whether orders and steps are right."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--processes", default="2,4")
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--coefficients", type=Path, help="made by `planner calibrate`; left out: made first")
+    parser.add_argument("--rounds", type=int, default=12)
+    parser.add_argument("--collectives", type=Path, help="made by `planner calibrate`; left out: made first")
+    parser.add_argument("--runs", type=Path, help="judge the rounds of this file, which --save wrote, and run nothing")
     parser.add_argument("--save", type=Path, help="write every round here, as JSON")
     parser.add_argument("--check", action="store_true", help="exit with 1 where a target is missed")
     asked = parser.parse_args()
     os.environ |= KEEP_PAGES
     ranks = [int(count) for count in asked.processes.split(",")]
-    runs: list[Measured] = []
-    with tempfile.TemporaryDirectory() as made:
-        folder = asked.coefficients or Path(made)
-        if not any(folder.glob("*.yaml")):
-            calibrate(folder, ranks)
-        os.environ[USER_DIRECTORY] = str(folder)
-        for count in ranks:
-            with Processes(count, count) as processes:
-                runs += measured(processes, asked.rounds)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "collectives.yaml"
+        shutil.copy(KERNELS, folder)
+        if asked.collectives is None:
+            calibrate(file, ranks)
+        else:
+            shutil.copy(asked.collectives, file)
+        os.environ[USER_DIRECTORY] = folder
+        runs = run_all(ranks, asked.rounds) if asked.runs is None else read_runs(asked.runs)
         print("\n".join(lines(runs)))
         failures = missed(runs)
     print(f"\nMissed: {'; '.join(failures) or 'nothing'}.")

@@ -1,6 +1,8 @@
 """Steps over gloo: the clock that measures them, and collectives that are calibrated."""
 
 import itertools
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pandas as pd
@@ -13,7 +15,7 @@ from benchmarks.gloo.clock import Event, step_seconds
 from benchmarks.gloo.processes import Processes
 from cost_models.calibration import gloo
 from cost_models.calibration.collectives import calibrated
-from cost_models.coefficients import USER_DIRECTORY, CollectiveOperation
+from cost_models.coefficients import USER_DIRECTORY, CollectiveOperation, forget
 
 BOTH = (0, 1)
 COEFFICIENTS = Path(__file__).parents[2] / "benchmarks" / "data" / "gloo"
@@ -88,10 +90,22 @@ def test_collectives_are_measured_and_fitted() -> None:
     assert len(found.laws) == len(gloo.OPERATIONS)
 
 
-def test_steps_of_dense_models_follow_from_two_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def use(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Path], None]]:
+    """Has the coefficients of a folder read, and those of others forgotten."""
+
+    def read(folder: Path) -> None:
+        monkeypatch.setenv(USER_DIRECTORY, str(folder))
+        forget()
+
+    yield read
+    forget()
+
+
+def test_steps_of_dense_models_follow_from_two_sizes(use: Callable[[Path], None]) -> None:
     """Where steps are passes, updates, collectives and a framework's units, tensors and numbers, the size between is
     predicted exactly."""
-    monkeypatch.setenv(USER_DIRECTORY, str(COEFFICIENTS))
+    use(COEFFICIENTS)
     costs, runs = dense.Costs.of(2, 5e9), []
     for (kind, size), (flops, units) in zip(
         dense.models(),
@@ -106,3 +120,13 @@ def test_steps_of_dense_models_follow_from_two_sizes(monkeypatch: pytest.MonkeyP
     assert dense.missed(runs) == []
     for race in dense.races(runs, calibrated=True):
         assert race.predicted == pytest.approx({name: steps[0] for name, steps in race.measured.items()}, rel=1e-6)
+
+
+def test_measured_steps_of_dense_models_are_predicted(use: Callable[[Path], None], tmp_path: Path) -> None:
+    """The rounds that are kept: strategies in their order, and steps of the size held out within 20 %."""
+    for file in (COEFFICIENTS / "kernels.yaml", COEFFICIENTS / "dense" / "collectives.yaml"):
+        shutil.copy(file, tmp_path)
+    use(tmp_path)
+    runs = dense.read_runs(COEFFICIENTS / "dense" / "rounds.json")
+    assert dense.missed(runs) == []
+    assert [race.tau for race in dense.races(runs, calibrated=False)] == [1.0] * 6
