@@ -57,7 +57,7 @@ def layer_graph(
     unread = [each["name"] for each in groups if each["name"] not in read]
     rest = _rest(unread, groups, numerical, unused, unsampled_macs, found)
     return LayerGraph(
-        (*groups, *rest, *_with_mlps(_heads_last(found))),
+        (*groups, *rest, *_with_mlps(_heads_last(found), {NUMERICAL, *found.sizes})),
         numerical,
         tuple(_totals(found, rest, unused)),
         tuple(name for name, layer in found.layers.items() if layer.kind == "other" and not _works(layer)),
@@ -167,8 +167,9 @@ def _rest(
     return [{"kind": "other", "name": name, "inputs": inputs, "out": 1, **{k: v for k, v in totals.items() if v}}]
 
 
-def _with_mlps(layers: Sequence[Layer]) -> Iterator[dict[str, Any]]:
-    """Layers as a file states them; linear layers that read each other alone are an MLP, by what their names share."""
+def _with_mlps(layers: Sequence[Layer], taken: set[str]) -> Iterator[dict[str, Any]]:
+    """Layers as a file states them; linear layers that read each other alone are an MLP, by what their names share
+    where no other layer has it."""
     readers = read_by({str(layer.name): layer for layer in layers})
     runs: list[list[Layer]] = []
     for layer in layers:
@@ -177,8 +178,8 @@ def _with_mlps(layers: Sequence[Layer]) -> Iterator[dict[str, Any]]:
         else:
             runs.append([layer])
     names = {str(run[-1].name): shared_name([str(layer.name) for layer in run]) for run in runs if len(run) > 1}
-    taken = [*(str(layer.name) for layer in layers), *names.values()]
-    names = {last: shared for last, shared in names.items() if shared and taken.count(shared) == 1}
+    shared = list(names.values())
+    names = {last: own for last, own in names.items() if own and own not in taken and shared.count(own) == 1}
     for run in runs:
         yield _stated([renamed(layer, names) for layer in run], names)
 

@@ -8,7 +8,7 @@ from itertools import takewhile
 from typing import Any
 
 from cost_models.workload.layer_kinds import KINDS, LayerSizes, Shape
-from cost_models.workload.layers import Layer
+from cost_models.workload.layers import NUMERICAL, Layer
 from planner.integrations.torch_values import Part, Value
 from topologies.errors import ConflictError
 
@@ -94,7 +94,7 @@ class Layers:
         """This name, or with a number where it is taken."""
         wanted = wanted[-LONGEST_NAME:]
         name, number = wanted, 1
-        while name in self.sizes:
+        while name in self.sizes or name == NUMERICAL:
             number += 1
             name = f"{wanted}-{number}"
         return name

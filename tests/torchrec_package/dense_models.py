@@ -199,13 +199,13 @@ class History(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.bags, self.items = bags((DIM,)), histories()
-        self.mix, self.top = nn.MultiheadAttention(DIM, 2, batch_first=True), mlp(2 * DIM + 5, 8, 1)
+        self.mix, self.numerical = nn.MultiheadAttention(DIM, 2, batch_first=True), mlp(2 * DIM + 5, 8, 1)
 
     def forward(self, dense: torch.Tensor, sparse: KeyedJaggedTensor, seen: KeyedJaggedTensor) -> torch.Tensor:
         target = self.bags(sparse).to_dict()["f0"]
         places = self.items(seen)["seen"].to_padded_dense(20)
         mixed, _ = self.mix(target.unsqueeze(1), places, places)
-        return self.top(torch.cat([target, mixed[:, 0], dense], dim=1))
+        return self.numerical(torch.cat([target, mixed[:, 0], dense], dim=1))
 
 
 def history() -> nn.Module:
