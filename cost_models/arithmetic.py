@@ -2,25 +2,14 @@
 
 from dataclasses import dataclass
 
-from cost_models.coefficients import DeviceCoefficients
+from cost_models.coefficients import DeviceCoefficients, device_coefficients
 from cost_models.workload.models import Workload
-from topologies.cluster import NodeGroup
+from topologies.cluster import NodeGroup, Topology
+from topologies.errors import InputError
 
 _HALVES = ("fp16", "bf16", "tf32")
-WIDER: dict[str, tuple[str, ...]] = {
-    "fp16": ("bf16", "tf32"),
-    "bf16": ("fp16", "tf32"),
-    "fp8": _HALVES,
-    "mxfp8": _HALVES,
-    "mxint8": _HALVES,
-    "mxfp6": ("mxfp8", *_HALVES),
-    "mxfp4": ("mxfp6", "mxfp8", *_HALVES),
-    "mx9": _HALVES,
-    "mx6": ("mx9", *_HALVES),
-    "mx4": ("mx6", "mx9", *_HALVES),
-}
-"""The formats that a device computes in where it has no rate for one, the nearest first, and fp32 after all: numbers of
-a format are then decoded into one that holds them."""
+WIDER: dict[str, tuple[str, ...]] = {"fp16": ("bf16", "tf32"), "bf16": ("fp16", "tf32"), "tf32": ()}
+"""What a device computes in where it has no rate for one of these formats, the nearest first, and fp32 after all."""
 
 
 @dataclass(frozen=True)
@@ -35,20 +24,41 @@ class ProductRate:
     """Steps along the inner size that it takes beyond its own: tiles that are loaded first, and stored."""
 
 
-def product_rates(group: NodeGroup, workload: Workload, device: DeviceCoefficients) -> tuple[ProductRate, ...]:
-    """The rates of matrix products in the format of the dense part, or the nearest wider one that the device has: a
-    product takes as long as by the slowest.
+def product_rates(group: NodeGroup, wanted: str, device: DeviceCoefficients) -> tuple[ProductRate, ...]:
+    """The rates of matrix products in a format, or in the nearest wider one of 16 bits or more that the device has: a
+    product takes as long as by the slowest. Raises InputError for a format of fewer bits that it does not multiply.
 
     A rate that was measured on the device is of the products that it was measured on, as it is. Those in fp32, which
     other units compute, were traced without edges; they are never faster than those of matrix units.
     """
-    wanted, flops, measured = workload.dense.dtype, group.accelerators.flops, device.matmul_flops_per_s
+    flops, measured = group.accelerators.flops, device.matmul_flops_per_s
     share, edges = device.flop_utilization.value, (device.product_edge.value, device.product_inner_edge.value)
     for name in (wanted, *WIDER.get(wanted, ())):
         if measured is not None and name in measured.by_dtype:
             return (ProductRate(measured.by_dtype[name]),)
         if name != "fp32" and (peak := getattr(flops, name)) is not None:
             return (ProductRate(float(peak) * share, *edges),)
+    if wanted not in (*WIDER, "fp32"):
+        has = [name for name in type(flops).model_fields if getattr(flops, name) is not None]
+        message = f"{group.accelerators.device} of node group {group.name} has no FLOP/s in {wanted}"
+        remedy = f"choose one that it has ({', '.join(has)}), or state accelerators.flops.{wanted} in the topology"
+        raise InputError.at("dense.dtype", f"{message}; {remedy}")
     in_fp32 = ProductRate(flops.fp32 * (device.fp32_utilization or device.flop_utilization).value)
     units = [ProductRate(peak * share, *edges) for name in reversed(_HALVES) if (peak := getattr(flops, name))]
     return in_fp32, *units[:1]
+
+
+def single_rates(topology: Topology, workload: Workload) -> tuple[tuple[ProductRate, ...], ...]:
+    """[K] the rates of products of fp32 numbers outside of layers: in tf32 where the layers' are, as one switch of
+    PyTorch says (`torch.set_float32_matmul_precision`), else in fp32."""
+    return _rates_in("tf32" if workload.dense.dtype == "tf32" else "fp32", topology)
+
+
+def fp32_rates(topology: Topology) -> tuple[tuple[ProductRate, ...], ...]:
+    """[K] the rates of products in fp32."""
+    return _rates_in("fp32", topology)
+
+
+def _rates_in(wanted: str, topology: Topology) -> tuple[tuple[ProductRate, ...], ...]:
+    devices = [device_coefficients(group.accelerators.device) for group in topology.nodes]
+    return tuple(product_rates(group, wanted, device) for group, device in zip(topology.nodes, devices, strict=True))

@@ -7,10 +7,12 @@ from cost_models.coefficients import (
     DeviceCoefficients,
     LinkCoefficients,
     NamedCoefficients,
+    OptimizerCoefficients,
     SoftwareCoefficients,
     collective_files,
     device_coefficients,
     link_coefficients,
+    optimizer_coefficients,
 )
 from cost_models.collective_laws import collective_law
 from cost_models.software import software_of
@@ -26,6 +28,8 @@ class CoefficientsUsed:
     devices: tuple[DeviceCoefficients, ...] = ()
     links: tuple[LinkCoefficients, ...] = ()
     collectives: tuple[CollectiveCoefficients, ...] = ()
+    optimizers: tuple[OptimizerCoefficients, ...] = ()
+    """Those of an optimizer of the dense part that has any."""
 
 
 @dataclass(frozen=True)
@@ -53,4 +57,5 @@ class StepCoefficients(CoefficientsUsed):
             devices=tuple({device.name: device for device in devices}.values()),
             links=tuple(dict.fromkeys(links)),
             collectives=tuple(file for file in collective_files() if file.name in systems),
+            optimizers=() if workload.dense.shampoo_setup is None else (optimizer_coefficients("shampoo"),),
         )

@@ -13,10 +13,10 @@ from cost_models.dense_size import (
     rank_parameters,
 )
 from cost_models.kinds import RankKind
+from cost_models.shampoo import ShampooStep
 from cost_models.workload.dense_part import COMPUTE_DTYPE_BYTES
 from cost_models.workload.formats import wire_bytes, written_bytes
 from cost_models.workload.models import Workload
-from cost_models.workload.optimizers import STATE
 
 FORWARD_SHARE_OF_TRAFFIC = 1 / 3
 """Activation traffic of a forward pass over that of a training step, which reads them back and writes gradients."""
@@ -68,10 +68,12 @@ def layers_seconds(rates: Sequence[ProductRate], size: DenseSize, samples: float
 def size_seconds(
     workload: Workload, size: DenseSize, samples: float, kind: RankKind, passes: float, *, forward_only: bool
 ) -> float:
-    """Compute time of layers of one size for a rank's samples: matrix products, and activations `passes` times through
-    HBM in a training step."""
+    """Compute time of layers of one size for a rank's samples: matrix products, activations `passes` times through HBM
+    in a training step, and what goes into products converted to their format."""
     crossings = passes * FORWARD_SHARE_OF_TRAFFIC if forward_only else passes
-    moved = size.activation_elements * COMPUTE_DTYPE_BYTES[workload.dense.dtype] * samples * crossings
+    moved = size.activation_elements * workload.dense.activation_bytes * samples * crossings
+    converted = size.product_inputs + (0.0 if forward_only else size.product_gradients)
+    moved += converted * workload.dense.conversion_bytes * samples
     return layers_seconds(kind.products, size, samples, forward_only=forward_only) + moved / kind.hbm_bytes_per_s
 
 
@@ -101,23 +103,23 @@ def dense_seconds(workload: Workload, samples: float, kind: RankKind, passes: fl
 def optimizer_seconds(workload: Workload, hbm_bytes_per_s: float) -> float:
     """Time in which an optimizer that HBM limits reads weights, gradients and state of the dense part and of a tower's
     module, and writes weights, the copy for the matrix products and state."""
-    dense = workload.dense
-    state = STATE[dense.optimizer].dense_arrays * wire_bytes(dense.optimizer_state or "fp32")
+    dense, state = workload.dense, workload.dense.state_bytes
     read = wire_bytes(dense.master_weights or "fp32") + written_bytes(dense.gradient_format) + state
     written = wire_bytes(dense.master_weights or "fp32") + dense.copy_bytes + state
-    return (read + written) * rank_parameters(workload) / hbm_bytes_per_s
+    return (read + written + dense.norm_bytes) * rank_parameters(workload) / hbm_bytes_per_s
 
 
 def parameter_bytes(workload: Workload) -> float:
     """Bytes on every rank of parameters with gradients and optimizer state, and of what else is held.
 
     In mixed precision weights are there twice: those that are updated, and a copy for the matrix products (Micikevicius
-    et al., arXiv:1710.03740). Weights that serve are there once. Gradients that something encodes are held in fp32.
+    et al., arXiv:1710.03740). Weights that serve are there once. Gradients that something encodes are held in fp32. The
+    state of Shampoo is that of the rank of a group that has most, beside what it gathers updates in.
     """
-    dense = workload.dense
+    dense, in_blocks = workload.dense, ShampooStep.of(workload)
     size = COMPUTE_DTYPE_BYTES[dense.dtype]
     if workload.mode == "training":
-        state = STATE[dense.optimizer].dense_arrays * wire_bytes(dense.optimizer_state or "fp32")
         weights = wire_bytes(dense.master_weights or "fp32") + dense.copy_bytes
-        size = weights + written_bytes(dense.gradient_format) + state
-    return size * rank_parameters(workload) + dense.extra_bytes
+        size = weights + written_bytes(dense.gradient_format) + dense.state_bytes
+    of_blocks = 0.0 if in_blocks is None else in_blocks.rank_state_bytes + in_blocks.gathered_bytes
+    return size * rank_parameters(workload) + of_blocks + dense.extra_bytes

@@ -45,6 +45,10 @@ class DenseSize:
     """Those with weights."""
     macs_within_samples: float = 0
     """Multiply-accumulates of the others, of which both matrices come from the sample."""
+    product_inputs: float = 0
+    """Numbers of a sample that go into the products of its forward pass, weights aside; 0 of totals."""
+    product_gradients: float = 0
+    """Numbers that come out of them, whose gradients go into the products of the backward pass."""
 
     @property
     def training_flops(self) -> float:
@@ -58,6 +62,8 @@ class DenseSize:
             self.activation_elements + other.activation_elements,
             self.products + other.products,
             self.macs_within_samples + other.macs_within_samples,
+            self.product_inputs + other.product_inputs,
+            self.product_gradients + other.product_gradients,
         )
 
 
@@ -99,7 +105,9 @@ def layer_size(layer: SizedLayer) -> DenseSize:
     """The size of one layer."""
     products = tuple(LayerProduct(each.inner, each.columns, each.rows) for each in layer.products if each.has_weights)
     within = sum(each.macs for each in layer.products if not each.has_weights)
-    return DenseSize(layer.macs, layer.parameters, layer.activation_elements, products, within)
+    inputs = sum(each.inner * (each.rows if each.has_weights else each.rows + each.columns) for each in layer.products)
+    outputs = sum(each.rows * each.columns for each in layer.products)
+    return DenseSize(layer.macs, layer.parameters, layer.activation_elements, products, within, inputs, outputs)
 
 
 def tower_sizes(workload: Workload) -> tuple[DenseSize, ...]:
@@ -137,5 +145,5 @@ def _cross_layers(width: int, rank: int, count: int) -> Iterator[tuple[int, int]
 
 
 def _layers(widths: Iterable[tuple[int, int]]) -> DenseSize:
-    sizes = (DenseSize(i * o, i * o + o, i + o, (LayerProduct(i, o),)) for i, o in widths)
+    sizes = (DenseSize(i * o, i * o + o, i + o, (LayerProduct(i, o),), 0, i, o) for i, o in widths)
     return sum(sizes, DenseSize())

@@ -15,7 +15,7 @@ from cost_models.collective_calls import CollectiveCall, Members
 from cost_models.tensor_layouts import Layout, Placed
 from cost_models.workload.dense_part import COMPUTE_DTYPE_BYTES, Dense
 from cost_models.workload.formats import wire_bytes, written_bytes
-from cost_models.workload.optimizers import STATE
+from topologies.errors import InputError
 
 Cut = Literal["samples", "tokens", "columns", "rows"]
 Stage = Literal[0, 1, 2, 3]
@@ -146,13 +146,15 @@ class NumberBytes:
     @classmethod
     def of(cls, dense: Dense) -> "NumberBytes":
         """Those of a dense part's formats."""
-        state = STATE[dense.optimizer].dense_arrays * wire_bytes(dense.optimizer_state or "fp32")
+        if dense.optimizer == "shampoo":
+            message = "keeps blocks of whole matrices, which strategies that cut weights would cut; choose another one"
+            raise InputError.at("dense.optimizer", f"shampoo {message}")
         return cls(
             updated=wire_bytes(dense.master_weights or "fp32"),
             computed=COMPUTE_DTYPE_BYTES[dense.dtype],
             gradient=written_bytes(dense.gradient_format),
             sent_gradient=wire_bytes(dense.gradient_format),
-            state=state,
+            state=dense.state_bytes,
         )
 
 

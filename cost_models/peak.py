@@ -13,7 +13,6 @@ from cost_models.dense import parameter_bytes
 from cost_models.dense_size import dense_size, tower_sizes
 from cost_models.memory import Batching
 from cost_models.tables import NUMBER_BYTES, Tables
-from cost_models.workload.dense_part import COMPUTE_DTYPE_BYTES
 from cost_models.workload.formats import written_bytes
 from cost_models.workload.models import Pipeline, Workload
 
@@ -117,7 +116,7 @@ class Peak:
         kept = dense_size(self.workload).activation_elements if stated is None else float(stated)
         towers = [size.activation_elements for size in tower_sizes(self.workload)]
         kept += max(towers, default=0) * len(towers)  # of the samples of a rank in each tower
-        activations = float(kept * COMPUTE_DTYPE_BYTES[dense.dtype] * self.samples_per_rank)
+        activations = float(kept * dense.activation_bytes * self.samples_per_rank)
         return {"activations": activations, "embeddings": self._received_bytes}
 
     @cached_property

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from cost_models.coefficients import SoftwareCoefficients
-from cost_models.dense import optimizer_seconds
+from cost_models.dense_update import DenseUpdate
 from cost_models.exchange_lines import ExchangeLine, exchange_lines
 from cost_models.kinds import RankKind
 from cost_models.model import Column
@@ -78,12 +78,14 @@ class Schedule:
         *,
         has_towers: bool = False,
         copies: Replicas | None = None,
+        update: DenseUpdate,
     ) -> None:
-        """`copies`: how copies of all tables, or of some, are kept together; None where no table has any."""
+        """`update`: what the dense optimizer takes. `copies`: how copies of all tables, or of some, are kept
+        together; None where no table has any."""
         self._topology, self._workload = topology, workload
         self._kinds, self._software, self.has_towers = kinds, software, has_towers
         self._in_phases = software.exchange_in_phases and not has_towers
-        self._replication = replication
+        self._replication, self._update = replication, update
         self.fabric = Fabric(topology)
         is_training = workload.mode == "training"
         self._setting = StepSetting(
@@ -262,12 +264,12 @@ class Schedule:
     def overheads(self) -> Floats:
         """[S] seconds that a stage takes whatever its loads, latencies of collectives aside.
 
-        The dense optimizer was measured as a part of the fixed overhead; it counts where it takes longer.
+        The dense optimizer was measured as a part of the fixed overhead; it counts where it takes longer, and what it
+        computes of matrices comes on top.
         """
         overhead_s = self._software.step_overhead_s.value
         if self._setting.is_training:
-            slowest = min(kind.hbm_bytes_per_s for kind in self._kinds)
-            overhead_s = max(overhead_s, optimizer_seconds(self._workload, slowest))
+            overhead_s = max(overhead_s, self._update.moved_s) + self._update.beyond_overhead_s
         return np.array([overhead_s * (stage == "overhead") for stage in self.stages])
 
     @property

@@ -3,7 +3,8 @@
 Weights are cut into blocks of at most so many numbers along each dimension. A block of r x c keeps two sums of products
 of its gradients, r x r and c x c, and the inverse root of each, and the state of a diagonal method whose step length it
 takes (grafting). Each step adds to the sums and multiplies by the roots, which are taken anew every so many steps. (Shi
-et al., arXiv:2309.06497; facebookresearch/optimizers.)
+et al., arXiv:2309.06497; facebookresearch/optimizers, whose merging of small dimensions, `use_merge_dims`, is not
+counted: matrices stay matrices.)
 """
 
 import heapq
@@ -13,58 +14,48 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+
 from cost_models.collective_calls import CollectiveCall, Members
+from cost_models.shards import Floats
+from cost_models.workload.formats import wire_bytes
+from cost_models.workload.models import Workload
+from cost_models.workload.optimizers import Shampoo
 
 Shape = tuple[int, ...]
-STATE_BYTES = 4
-"""All state is fp32."""
-ROOT_FLOPS = 25.0
-"""FLOPs of the inverse root of an n x n matrix over n^3, by an eigendecomposition: assumed, to be calibrated."""
-
-
-@dataclass(frozen=True)
-class Shampoo:
-    """How the optimizer is set up."""
-
-    block: int = 1024
-    """The most numbers along a dimension of a block (`max_preconditioner_dim`)."""
-    every: int = 1
-    """Steps from one computation of the roots to the next (`precondition_frequency`)."""
-    group_ranks: int = 1
-    """Consecutive ranks among which blocks are dealt (`num_trainers_per_group`)."""
-    sent_bytes: float = 4.0
-    """Bytes of a number of what a rank has computed, on the way to the others (`communication_dtype`)."""
-    grafted_numbers: int = 1
-    """What the grafted method keeps for each weight: Adagrad, RMSprop and Adam 1, SGD none."""
-    momentum_numbers: int = 0
-    """What is kept beside it: 1 with momentum, 1 with a filtered gradient."""
-
-    def __post_init__(self) -> None:
-        if min(self.block, self.every, self.group_ranks) < 1:
-            raise ValueError("block, every and group_ranks are 1 at least")
+STATE_BYTES = 4.0
+"""A number of its state where no other format is asked for: fp32 (`precision_config`)."""
+SUM_PASSES = 3
+"""Passes of the square matrices of a block through memory in a step: sums read and written, roots read."""
 
 
 def blocks_of(shape: Shape, block: int) -> tuple[Shape, ...]:
-    """The blocks of weights of a shape: whole ones, and what is left along each dimension. Small dimensions of tensors
-    are to be merged before."""
+    """The blocks of weights of a shape: whole ones, and what is left along each dimension."""
     sides = ([min(block, size - start) for start in range(0, size, block)] for size in shape)
     return tuple(itertools.product(*sides))
 
 
-def state_bytes(block: Shape, shampoo: Shampoo) -> int:
+def state_bytes(block: Shape, setup: Shampoo, number_bytes: float = STATE_BYTES) -> float:
     """State of a block: sums and roots, 2 (r² + c²) numbers, and what grafting and momentum keep for each weight."""
-    for_each = shampoo.grafted_numbers + shampoo.momentum_numbers
-    return STATE_BYTES * (2 * sum(size**2 for size in block) + for_each * math.prod(block))
+    return number_bytes * (2 * sum(size**2 for size in block) + setup.arrays * math.prod(block))
+
+
+def block_products(block: Shape) -> tuple[tuple[int, int, int], ...]:
+    """Products [m, k] by [k, n] of each step on a block of one or two dimensions, as (m, n, k): the two sums G Gᵀ and
+    Gᵀ G, and the gradient by both roots."""
+    rows, columns = block if len(block) == 2 else (*block, 1)
+    products = ((rows, rows, columns), (rows, columns, rows), (columns, columns, rows), (rows, columns, columns))
+    return products[: 2 * len(block)]
 
 
 def step_flops(block: Shape) -> float:
     """FLOPs of each step on a block: sums and the preconditioned gradient, 2 r c (r + c) each."""
-    return 4.0 * math.prod(block) * sum(block)
+    return sum(2.0 * m * n * k for m, n, k in block_products(block))
 
 
-def root_flops(block: Shape) -> float:
-    """FLOPs of a step that takes the roots, beyond that."""
-    return ROOT_FLOPS * sum(size**3 for size in block)
+def root_flops(block: Shape, of_cube: float) -> float:
+    """FLOPs of a step that takes the roots, beyond that; `of_cube` are those of an n x n matrix over n^3."""
+    return of_cube * sum(size**3 for size in block)
 
 
 def dealt(costs: Sequence[float], ranks: int) -> tuple[int, ...]:
@@ -81,54 +72,67 @@ def dealt(costs: Sequence[float], ranks: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class ShampooStep:
-    """The optimizer of some weights, in one of its groups."""
+    """The optimizer of some weights, in one of its groups of G ranks."""
 
     shapes: tuple[Shape, ...]
-    shampoo: Shampoo
+    setup: Shampoo
+    number_bytes: float = STATE_BYTES
+    """Of a number of the state."""
+
+    @classmethod
+    def of(cls, workload: Workload) -> "ShampooStep | None":
+        """That of a workload's dense part; None where another optimizer trains it, or nothing does."""
+        setup = workload.dense.shampoo_setup
+        if setup is None or workload.mode != "training":
+            return None
+        shapes = itertools.chain.from_iterable(layer.weight_shapes for layer in workload.layers)
+        return cls(tuple(shapes), setup, workload.dense.state_number_bytes)
 
     @cached_property
     def blocks(self) -> tuple[Shape, ...]:
-        """All blocks of all weights."""
-        return tuple(itertools.chain.from_iterable(blocks_of(shape, self.shampoo.block) for shape in self.shapes))
+        """All blocks of all weights: B."""
+        return tuple(itertools.chain.from_iterable(blocks_of(shape, self.setup.block) for shape in self.shapes))
 
     @cached_property
     def rank_of_block(self) -> tuple[int, ...]:
         """Blocks are dealt by their numbers of weights, as the optimizer does unless told otherwise."""
-        return dealt([math.prod(block) for block in self.blocks], self.shampoo.group_ranks)
+        return dealt([math.prod(block) for block in self.blocks], self.setup.group)
 
     @property
-    def state_bytes(self) -> int:
+    def state_bytes(self) -> float:
         """Of all blocks."""
-        return sum(state_bytes(block, self.shampoo) for block in self.blocks)
+        return sum(state_bytes(block, self.setup, self.number_bytes) for block in self.blocks)
 
     @property
-    def rank_state_bytes(self) -> int:
-        """Of the rank that has most."""
-        return int(self._most(state_bytes(block, self.shampoo) for block in self.blocks))
+    def rank_state_bytes(self) -> float:
+        """Of the rank that has most; no less than the largest block's."""
+        own = self.of_ranks(state_bytes(block, self.setup, self.number_bytes) for block in self.blocks)
+        return float(own.max(initial=0.0))
+
+    @cached_property
+    def rank_weights(self) -> Floats:
+        """[G] weights whose blocks each rank has."""
+        return self.of_ranks(math.prod(block) for block in self.blocks)
 
     @property
-    def mean_flops(self) -> float:
-        """FLOPs of a step on the rank that has most, in the mean of all steps."""
-        return self._most(step_flops(block) + root_flops(block) / self.shampoo.every for block in self.blocks)
+    def sent_bytes(self) -> float:
+        """Of a number that a rank has computed, on the way to the others; 0 where there are none."""
+        return wire_bytes(self.setup.exchange) if self.setup.group > 1 else 0.0
 
     @property
-    def worst_flops(self) -> float:
-        """The same in a step that takes the roots."""
-        return self._most(step_flops(block) + root_flops(block) for block in self.blocks)
+    def gathered_bytes(self) -> float:
+        """What ranks have of all updates after they sent each other theirs, padded to those of the rank that has most;
+        it is kept from step to step (`DDPDistributor`)."""
+        return float(self.rank_weights.max(initial=0.0)) * self.setup.group * self.sent_bytes
 
     @property
     def gather(self) -> CollectiveCall | None:
-        """What ranks send each other in every step, padded to what the largest one has; None where one has it all."""
-        if self.shampoo.group_ranks == 1:
+        """What ranks send each other in every step; None where one rank has it all."""
+        if self.setup.group == 1:
             return None
-        padded = self._most(math.prod(block) for block in self.blocks) * self.shampoo.group_ranks
-        return CollectiveCall(
-            "all_gather", "update", padded * self.shampoo.sent_bytes, Members(self.shampoo.group_ranks)
-        )
+        return CollectiveCall("all_gather", "update", self.gathered_bytes, Members(self.setup.group))
 
-    def _most(self, of_blocks: Iterable[float]) -> float:
-        """The sum of what blocks have on the rank that has most of it."""
-        loads = [0.0] * self.shampoo.group_ranks
-        for rank, amount in zip(self.rank_of_block, of_blocks, strict=True):
-            loads[rank] += amount
-        return max(loads)
+    def of_ranks(self, of_blocks: Iterable[float]) -> Floats:
+        """[G] what each rank has of something that blocks have [B]."""
+        amounts = np.fromiter(of_blocks, dtype=np.float64, count=len(self.blocks))
+        return np.asarray(np.bincount(self.rank_of_block, weights=amounts, minlength=self.setup.group), dtype=float)

@@ -14,7 +14,6 @@ from cost_models.coefficients import (
     software_coefficients,
 )
 from cost_models.workload.models import SoftwareMode, Workload
-from cost_models.workload.optimizers import STATE
 from cost_models.workload.towers import Towers
 
 CROSS_LAYER_PRODUCTS = 2
@@ -80,7 +79,7 @@ def host_counts(workload: Workload) -> HostCounts:
     layers, mode = dense_layers(workload) + tower_layers(workload.towers), workload.software_mode
     if mode == "graph":
         return HostCounts(len(modules), 0, len(workload.tables), 0, 0, captured=min(layers, 1))
-    has_state = workload.mode == "training" and STATE[workload.dense.optimizer].dense_arrays > 0
+    has_state = workload.mode == "training" and workload.dense.keeps_state
     stateful = layers if has_state else 0
     compiled = min(layers, 1) if mode == "compiled" else 0
     return HostCounts(len(modules), 0, len(workload.tables), layers, stateful, compiled)

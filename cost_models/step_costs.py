@@ -21,6 +21,7 @@ from cost_models.amounts import NO_RESERVE, Amount, Reserve
 from cost_models.averaging import Averaging, AveragingLine
 from cost_models.beside_dense import EvenTables
 from cost_models.coefficients_used import StepCoefficients
+from cost_models.dense_update import DenseUpdate
 from cost_models.exchange_lines import ExchangeLine, fastest_line
 from cost_models.joint_lines import JointLine
 from cost_models.kinds import RankKind, rank_kinds
@@ -93,6 +94,7 @@ class StepCosts(CostModel):
             hbm_bytes=max(float(kind.memory_bytes[MEMORY_HBM]) for kind in self.kinds),
         )
         self.batching: Batching = self.peak.batching
+        self.update = DenseUpdate.of(self.cluster, self.stated_workload, self.kinds)
         self.schedule = Schedule(
             topology,
             workload,
@@ -101,6 +103,7 @@ class StepCosts(CostModel):
             replication,
             has_towers=has_towers(topology, workload, exchange),
             copies=replicas if replication is not None or (self.copies > 1).any() else None,
+            update=self.update,
         )
         self.kind_of_rank: Ints = self.schedule.kind_of_rank
         self.node_of_rank: Ints = self.schedule.node_of_rank

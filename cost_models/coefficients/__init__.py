@@ -36,6 +36,7 @@ from cost_models.coefficients.records import (
     HostCoefficients,
     LinkCoefficients,
     NamedCoefficients,
+    OptimizerCoefficients,
     ProtocolLaw,
     SoftwareCoefficients,
 )
@@ -62,6 +63,7 @@ __all__ = (
     "ModeCoefficient",
     "NamedCoefficients",
     "OptimizerCoefficient",
+    "OptimizerCoefficients",
     "Place",
     "ProtocolLaw",
     "Quantity",
@@ -74,6 +76,7 @@ __all__ = (
     "harness_coefficients",
     "link_coefficients",
     "names_of_files",
+    "optimizer_coefficients",
     "replaced",
     "software_coefficients",
 )
@@ -113,6 +116,7 @@ def _validate_anew() -> None:
         software_coefficients,
         harness_coefficients,
         host_coefficients,
+        optimizer_coefficients,
     ):
         reader.cache_clear()
 
@@ -211,6 +215,12 @@ def host_coefficients(name: str) -> HostCoefficients | None:
     """What is known of the host's work under a software profile; None where nothing is."""
     path = _DIRECTORY / "host" / f"{name}.yaml"
     return _read(path, HostCoefficients) if path.is_file() else None
+
+
+@cache
+def optimizer_coefficients(name: str) -> OptimizerCoefficients:
+    """Those of an optimizer of the dense part."""
+    return _read(_DIRECTORY / "optimizers" / f"{name}.yaml", OptimizerCoefficients)
 
 
 @cache

@@ -173,6 +173,13 @@ class HostCoefficients(NamedCoefficients):
     replay_s: Coefficient
 
 
+class OptimizerCoefficients(NamedCoefficients):
+    """What an optimizer of the dense part computes beyond what follows from its sizes."""
+
+    root_flops: Coefficient
+    """FLOPs of the inverse root of an n x n matrix over n^3, at the rate of products of large matrices in fp32."""
+
+
 class SoftwareCoefficients(NamedCoefficients):
     """Overheads, memory passes and overlaps of a training framework and its kernels."""
 
@@ -231,4 +238,5 @@ CoefficientSet = TypeVar(
     CollectiveCoefficients,
     HarnessCoefficients,
     HostCoefficients,
+    OptimizerCoefficients,
 )

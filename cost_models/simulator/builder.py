@@ -59,12 +59,15 @@ class Builder:
         capacity: Floats | None = None,
         groups: Sequence[SimulatedGroups | None] = (None,),
         through_towers: bool = False,
+        with_roots: bool = False,
     ) -> None:
         """`groups` are those of each part of a step's demand, None for one world; `through_towers`: vectors are
-        exchanged in each tower, then among peers, where a tower has more than one rank."""
+        exchanged in each tower, then among peers, where a tower has more than one rank; `with_roots`: every step takes
+        the inverse roots of Shampoo, instead of the mean step's share of them."""
         self._network, self._workload, self._software = network, workload, software
         self._streams = Streams(network.world)
         self._dense = DenseKernels(self._streams, network, workload, software)
+        self._with_roots = with_roots
         self._through_towers, self._capacity, self._hubs = through_towers, capacity, KnownHubs()
         self._parts = [self._exchanges_in(each, whose) for each, whose in zip(groups, _whose(groups), strict=True)]
         self._towers = [part.towers for part in self._parts if part.towers is not None]
@@ -229,6 +232,8 @@ class Builder:
         elements = demand.replica_gradient_bytes / wire_bytes(self._workload.dense.gradient_format)
         updated = elements * written_bytes(self._workload.dense.gradient_format)
         coded = dense.codec_s(dense.parameters + elements, slow)
+        if dense.preconditioners is not None:
+            reduced = dense.preconditioners.run(step, slow, reduced, with_roots=self._with_roots)
         seconds = dense.optimizer_s(slow) + replicas_s * updated * slow + coded
         end = streams.run(Label("dense optimizer", "dense optimizer", COMPUTE, step), seconds, [reduced])
         for copies, part in zip(self._copies, demand.parts, strict=True):

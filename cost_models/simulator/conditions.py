@@ -32,6 +32,8 @@ class Conditions:
     draws_rows: bool = False
     """Whether the rows that ids read are drawn and counted one by one (`SampledCounts`), the same of all steps, instead
     of expected by the access curves that the estimate uses, too."""
+    with_roots: bool = False
+    """Whether every step takes the inverse roots of Shampoo, instead of the mean step's share of them."""
     seed: int = 0
 
     def ids(self, workload: Workload, world: int, steps: int) -> Iterator[Floats | None]:

@@ -11,11 +11,12 @@ from cost_models.dense_size import FORWARD_FLOPS_PER_MAC, DenseSize, LayerProduc
 from cost_models.kinds import RankKind
 from cost_models.shards import Floats, Ints
 from cost_models.simulator.network import SimulatedNetwork
+from cost_models.simulator.preconditioners import Preconditioners
 from cost_models.simulator.program import COMPUTE, Label, Streams, Wait
 from cost_models.workload.dense_part import COMPUTE_DTYPE_BYTES
 from cost_models.workload.formats import codec_bytes, wire_bytes, written_bytes
 from cost_models.workload.models import Workload
-from cost_models.workload.optimizers import STATE
+from cost_models.workload.optimizers import ELEMENTWISE, LAYERWISE, NORM_READS, PARKED_PASSES, UPDATE_BYTES
 
 BUCKET_BYTES = 25e6
 """Dense gradients that one all-reduce takes (`bucket_cap_mb` of DistributedDataParallel)."""
@@ -53,6 +54,9 @@ class DenseKernels:
         """The parts that run while vectors are exchanged, in the order of the forward pass."""
         self.rest = [part for part in self._sizes if part != BEFORE_OUTPUTS]
         """The parts that need the vectors, in the order of the forward pass."""
+        self.preconditioners: Preconditioners | None = None
+        if workload.mode == "training" and workload.dense.optimizer == "shampoo":
+            self.preconditioners = Preconditioners(streams, network, workload, software)
 
     def forward(self, parts: Sequence[PartName], step: int, slow: Floats, after: Sequence[Wait] = ()) -> None:
         """Run these parts one after the other; the first of them waits for `after`, too."""
@@ -89,7 +93,11 @@ class DenseKernels:
         network = self._network
         hbm = network.of_kind([kind.hbm_bytes_per_s for kind in network.kinds])
         crossings = self._software.activation_passes.value * ACTIVATIONS_FORWARD * PASSES[way]
-        moved = size.activation_elements * COMPUTE_DTYPE_BYTES[self._workload.dense.dtype] * crossings
+        dense = self._workload.dense
+        moved = size.activation_elements * dense.activation_bytes * crossings
+        if (narrow := COMPUTE_DTYPE_BYTES[dense.dtype]) < dense.activation_bytes:
+            converted = {"forward": size.product_inputs, "backward": size.product_gradients}
+            moved += converted[way] * (narrow + dense.activation_bytes)
         macs = PASSES[way] * size.macs_within_samples
         slowest = network.of_kind([min(rate.flops_per_s for rate in kind.products) for kind in network.kinds])
         products = np.stack([_products_s(kind, size.products, samples, way) for kind in network.kinds])
@@ -98,11 +106,15 @@ class DenseKernels:
 
     def optimizer_s(self, slow: Floats) -> Floats:
         """[W] weights, gradients and state of the dense part read, weights, their copy and state written."""
+        if self.preconditioners is not None:
+            return self.preconditioners.moved_s * slow
         network, dense = self._network, self._workload.dense
         hbm = network.of_kind([kind.hbm_bytes_per_s for kind in network.kinds])
-        state = STATE[dense.optimizer].dense_arrays * wire_bytes(dense.optimizer_state or "fp32")
-        twice = wire_bytes(dense.master_weights or "fp32") + state
-        moved = 2 * twice + written_bytes(dense.gradient_format) + dense.copy_bytes
+        state = ELEMENTWISE[dense.optimizer] * wire_bytes(dense.optimizer_state or "fp32")
+        master = wire_bytes(dense.master_weights or "fp32")
+        moved = 2 * (master + state) + written_bytes(dense.gradient_format) + dense.copy_bytes
+        if dense.optimizer in LAYERWISE:
+            moved += NORM_READS * master + PARKED_PASSES * UPDATE_BYTES
         return np.asarray(moved * self.parameters / hbm * slow)
 
     def codec_s(self, gradients: Floats | float, slow: Floats) -> Floats:

@@ -101,6 +101,10 @@ class Exchanges:
         transfers = self._collectives.reduce_scatter(groups, size, way, reduction=True)
         return self.exchange(label, groups, transfers, [ready])
 
+    def gather(self, label: Label, groups: ProcessGroups, size: Floats, ready: Ints) -> Ints:
+        """The ranks of every group get `size` [W] bytes, of which each has its part, at the rates of exchanges."""
+        return self.exchange(label, groups, self._collectives.reduce_scatter(groups, size, IN), [ready])
+
     # --- how ranks wait for each other -----------------------------------------------------------------------------
 
     def exchange(

@@ -251,6 +251,8 @@ def simulate(
     """
     tell = progress or (lambda _words: None)
     conditions = conditions or Conditions()
+    if conditions.with_roots and (workload.mode == "inference" or workload.dense.optimizer != "shampoo"):
+        raise ValueError(f"no step takes inverse roots: the dense part is trained with {workload.dense.optimizer}")
     kinds, software = rank_kinds(topology, workload), software_of(workload)
     parts = groups_by_copies(topology, workload, replicas, placed)
     groups = [of_part for of_part, _ in parts]
@@ -286,6 +288,7 @@ def simulate(
         capacity=capacity,
         groups=groups,
         through_towers=exchange == "sptt" and network.has_towers,
+        with_roots=conditions.with_roots,
     )
     program = builder.build(demands, conditions.slowness(network.world, simulated), tell)
     tell(f"simulating {counted(simulated, 'step')} of {counted(network.world, 'rank')}")

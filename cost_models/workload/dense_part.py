@@ -7,7 +7,15 @@ from pydantic import BeforeValidator, Field, model_validator
 from cost_models.workload import spellings, words
 from cost_models.workload.formats import wire_bytes
 from cost_models.workload.layers import NUMERICAL, Layer
-from cost_models.workload.optimizers import Optimizer
+from cost_models.workload.optimizers import (
+    ELEMENTWISE,
+    LAYERWISE,
+    NORM_READS,
+    PARKED_PASSES,
+    UPDATE_BYTES,
+    DenseOptimizer,
+    Shampoo,
+)
 from topologies.cluster import LATER
 from topologies.documents import Record
 from topologies.errors import ConflictError
@@ -59,7 +67,12 @@ class Dense(Record):
     fp32."""
     optimizer_state: Annotated[SumDtype | None, LATER] = None
     """The format of what the optimizer keeps for every dense parameter. Unset: fp32."""
-    optimizer: Optimizer = "sgd"
+    activations: Annotated[Annotated[ComputeWord, BeforeValidator(spellings.dtype)] | None, LATER] = None
+    """The format of what layers read and write, and of what is kept for the backward pass. What goes into a product in
+    fewer bits is converted on the way. Unset: the format of the matrix products, bf16 where that has fewer bits."""
+    optimizer: DenseOptimizer = "sgd"
+    shampoo: Annotated[Shampoo | None, LATER] = None
+    """How the optimizer shampoo is set up. Unset: as its published defaults."""
     extra_bytes: Annotated[int, Field(ge=0, exclude_if=lambda size: not size)] = 0
     """Memory of every rank beyond parameters that are trained, their gradients and optimizer state: buffers, frozen
     parameters."""
@@ -72,6 +85,47 @@ class Dense(Record):
         if self.dtype == "fp16":
             return "fp16"
         return "bf16" if COMPUTE_DTYPE_BYTES[self.dtype] < wire_bytes("fp32") else "fp32"
+
+    @property
+    def activation_bytes(self) -> float:
+        """Bytes of a number that layers read or write."""
+        if self.activations is not None:
+            return COMPUTE_DTYPE_BYTES[self.activations]
+        return max(COMPUTE_DTYPE_BYTES[self.dtype], wire_bytes("bf16"))
+
+    @property
+    def conversion_bytes(self) -> float:
+        """Bytes that are read and written for a number that goes into a matrix product in fewer bits than it has; 0
+        where it has no more."""
+        size = COMPUTE_DTYPE_BYTES[self.dtype]
+        return self.activation_bytes + size if size < self.activation_bytes else 0.0
+
+    @property
+    def state_number_bytes(self) -> float:
+        """Bytes of a number that the optimizer keeps."""
+        return wire_bytes(self.optimizer_state or "fp32")
+
+    @property
+    def state_bytes(self) -> float:
+        """Bytes that the optimizer keeps for every weight, whatever its layer; those of Shampoo are of blocks."""
+        return ELEMENTWISE.get(self.optimizer, 0) * self.state_number_bytes
+
+    @property
+    def keeps_state(self) -> bool:
+        """Whether the optimizer keeps anything of the weights."""
+        return ELEMENTWISE.get(self.optimizer, 1) > 0
+
+    @property
+    def norm_bytes(self) -> float:
+        """Bytes of each weight that pass through memory for norms of its layer."""
+        if self.optimizer not in LAYERWISE:
+            return 0.0
+        return NORM_READS * wire_bytes(self.master_weights or "fp32") + PARKED_PASSES * UPDATE_BYTES
+
+    @property
+    def shampoo_setup(self) -> Shampoo | None:
+        """How Shampoo is set up; None where the optimizer is another one."""
+        return self.shampoo or Shampoo() if self.optimizer == "shampoo" else None
 
     @property
     def copy_bytes(self) -> float:
@@ -112,6 +166,22 @@ class Dense(Record):
             names = ", ".join(given)
             message = f"layers take the place of {names}; give layers or {names}, not both"
             raise ConflictError(message, given[0], "layers")
+        return self
+
+    @model_validator(mode="after")
+    def _layers_of_shampoo(self) -> Self:
+        if self.optimizer != "shampoo":
+            if self.shampoo is not None:
+                message = f"is of the optimizer shampoo, and this one is {self.optimizer}; leave it out, or change that"
+                raise ConflictError(message, "shampoo", "optimizer")
+            return self
+        if self.macs_per_sample is not None or self.parameters is not None:
+            message = "shampoo works on matrices; give layers (layers, or bottom_mlp and top_mlp) instead of totals"
+            raise ConflictError(message, "optimizer", "macs_per_sample", "parameters")
+        unknown = [layer.name for layer in self.layers if layer.parameters]
+        if unknown:
+            message = f"shampoo works on matrices; parameters of {', '.join(unknown)} have no shape: give its layers"
+            raise ConflictError(message, "optimizer", "layers")
         return self
 
     @model_validator(mode="after")

@@ -23,8 +23,8 @@ class SizedLayer:
     inputs: tuple[str, ...]
     output: Shape
     products: tuple[Product, ...] = ()
-    other_parameters: int = 0
-    """Biases, scales and shifts."""
+    vectors: tuple[int, ...] = ()
+    """Sizes of its biases, scales and shifts."""
     activation_elements: float = 0
     """Numbers that it reads and writes."""
     needs_vectors: bool = False
@@ -33,7 +33,13 @@ class SizedLayer:
     @property
     def parameters(self) -> int:
         """Trained numbers."""
-        return sum(product.weights for product in self.products) + self.other_parameters
+        return sum(product.weights for product in self.products) + sum(self.vectors)
+
+    @property
+    def weight_shapes(self) -> tuple[tuple[int, ...], ...]:
+        """Shapes of what is trained: matrices, then vectors."""
+        matrices = [(round(each.inner), round(each.columns)) for each in self.products if each.has_weights]
+        return (*matrices, *((size,) for size in self.vectors))
 
     @property
     def macs(self) -> float:
@@ -124,7 +130,7 @@ class _Builder:
                 layer.inputs,
                 sizes.output,
                 sizes.products,
-                sizes.other_parameters,
+                sizes.vectors,
                 sizes.activation_elements,
                 needs_vectors=any(each.needs_vectors for each in self.done if each.name in layer.inputs),
             )

@@ -55,7 +55,8 @@ class LayerSizes:
 
     output: Shape
     products: tuple[Product, ...] = ()
-    other_parameters: int = 0
+    vectors: tuple[int, ...] = ()
+    """Sizes of the biases, scales and shifts."""
     activation_elements: float = 0
 
 
@@ -92,7 +93,7 @@ def _linear(layer: Layer, inputs: Sequence[Shape]) -> LayerSizes:
     read = tokens_of(inputs) if layer.per == "token" else _one_vector(inputs)
     output = Shape(read.tokens, layer.out or 0, read.squared_tokens)
     product = Product(read.tokens, read.width, output.width)
-    return LayerSizes(output, (product,), output.width * layer.bias, read.numbers + output.numbers)
+    return LayerSizes(output, (product,), (output.width,) * layer.bias, read.numbers + output.numbers)
 
 
 def _cross(layer: Layer, inputs: Sequence[Shape]) -> LayerSizes:
@@ -103,7 +104,7 @@ def _cross(layer: Layer, inputs: Sequence[Shape]) -> LayerSizes:
     return LayerSizes(
         read,
         products,
-        layer.count * (rank * layer.inner_bias + read.width),
+        layer.count * ((rank,) * layer.inner_bias + (read.width,)),
         layer.count * (2 * (read.width + rank) + 2 * read.width),
     )
 
@@ -113,14 +114,14 @@ def _dot(_: Layer, inputs: Sequence[Shape]) -> LayerSizes:
     read = fixed_tokens(inputs)
     count = round(read.tokens)
     product = Product(count, read.width, count, has_weights=False)
-    return LayerSizes(Shape(1, count * (count - 1) // 2), (product,), 0, read.numbers + count * count)
+    return LayerSizes(Shape(1, count * (count - 1) // 2), (product,), (), read.numbers + count * count)
 
 
 def _compress(layer: Layer, inputs: Sequence[Shape]) -> LayerSizes:
     read = fixed_tokens(inputs)
     output = Shape(layer.vectors or 0, read.width)
     product = Product(read.width, read.tokens, output.tokens)
-    return LayerSizes(output, (product,), 0, read.numbers + output.numbers)
+    return LayerSizes(output, (product,), (), read.numbers + output.numbers)
 
 
 def _fm(layer: Layer, inputs: Sequence[Shape]) -> LayerSizes:
@@ -136,7 +137,7 @@ def _fm(layer: Layer, inputs: Sequence[Shape]) -> LayerSizes:
     )
     projected = rank * read.width
     moved = 2 * read.numbers + 2 * projected + 3 * pairs + sum(p.inner + p.columns for p in mlp)
-    return LayerSizes(Shape(vectors, read.width), products, 2 * pairs + sum(widths[1:]), moved)
+    return LayerSizes(Shape(vectors, read.width), products, (pairs, *widths), moved)
 
 
 def _attention(layer: Layer, inputs: Sequence[Shape]) -> LayerSizes:
@@ -163,13 +164,13 @@ def _attention(layer: Layer, inputs: Sequence[Shape]) -> LayerSizes:
         Product(queries.tokens, wide, queries.width),
     )
     moved = queries.tokens * (2 * queries.width + 4 * wide) + seen.tokens * (2 * seen.width + 4 * narrow)
-    biases = (wide + 2 * narrow + queries.width) * layer.bias
+    biases = (wide, narrow, narrow, queries.width) * layer.bias
     return LayerSizes(queries, products, biases, moved)
 
 
 def _norm(_: Layer, inputs: Sequence[Shape]) -> LayerSizes:
     read = tokens_of(inputs)
-    return LayerSizes(read, (), 2 * read.width, 2 * read.numbers)
+    return LayerSizes(read, (), 2 * (read.width,), 2 * read.numbers)
 
 
 def _pool(layer: Layer, inputs: Sequence[Shape]) -> LayerSizes:
@@ -177,24 +178,25 @@ def _pool(layer: Layer, inputs: Sequence[Shape]) -> LayerSizes:
     if layer.stride is None:
         if len(inputs) > 1:
             raise ConflictError("averages over the tokens of one input; give one, or stride", "inputs")
-        return LayerSizes(Shape(1, inputs[0].width), (), 0, read)
+        return LayerSizes(Shape(1, inputs[0].width), (), (), read)
     first, others = _one_vector(inputs[:1]), inputs[1:]
     width = -(-first.width // layer.stride) + (_one_vector(others).width if others else 0)
-    return LayerSizes(Shape(1, width), (), 0, read)
+    return LayerSizes(Shape(1, width), (), (), read)
 
 
 def _add(_: Layer, inputs: Sequence[Shape]) -> LayerSizes:
     if len({(shape.tokens, shape.width) for shape in inputs}) > 1:
         shown = ", ".join(f"{shape.tokens:g} x {shape.width}" for shape in inputs)
         raise ConflictError(f"cannot be added: they have {shown} numbers", "inputs")
-    return LayerSizes(inputs[0], (), 0, (len(inputs) + 1) * inputs[0].numbers)
+    return LayerSizes(inputs[0], (), (), (len(inputs) + 1) * inputs[0].numbers)
 
 
 def _other(layer: Layer, inputs: Sequence[Shape]) -> LayerSizes:
     """Its totals. Its products count at the full rate, like those of which both matrices come from the sample."""
     output = Shape(layer.vectors or 1, layer.out or 0)
     products = (Product(1, layer.macs, 1, has_weights=False),) if layer.macs else ()
-    return LayerSizes(output, products, layer.parameters or 0, sum(shape.numbers for shape in inputs) + output.numbers)
+    vectors = (layer.parameters,) if layer.parameters else ()
+    return LayerSizes(output, products, vectors, sum(shape.numbers for shape in inputs) + output.numbers)
 
 
 def _stack(_: Layer, inputs: Sequence[Shape]) -> LayerSizes:

@@ -117,7 +117,7 @@ class Workload(Record):
         if self.free_inputs_early and (self.pipeline == "none" or self.mode == "inference"):
             message = "is of a training pipeline that holds several batches; give pipeline sparse-dist or prefetch"
             raise ConflictError(message, "free_inputs_early", "pipeline", "mode")
-        of_training = ("gradients", "master_weights", "optimizer_state")
+        of_training = ("gradients", "master_weights", "optimizer_state", "shampoo")
         if self.mode == "inference" and (given := [name for name in of_training if getattr(self.dense, name)]):
             message = "is of training, and the mode is inference; leave it out"
             raise ConflictError(message, f"dense.{given[0]}", "mode")
@@ -163,6 +163,9 @@ class Workload(Record):
         if odd:
             message = f"{self.tables[odd[0]].name!r} has no fixed number of vectors a sample, as tower modules need it"
             raise ConflictError(message, "towers.module", f"tables.{odd[0]}")
+        if self.dense.optimizer == "shampoo":
+            message = "shampoo is for weights that all ranks have, and modules differ from tower to tower"
+            raise ConflictError(f"{message}; choose another dense.optimizer", "towers.module", "dense.optimizer")
         if self.dense.macs_per_sample is not None:
             message = "modules change what the dense part reads: give its layers instead of its totals"
             raise ConflictError(message, "towers.module", "dense.macs_per_sample")

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from cost_models.dense import size_seconds
 from cost_models.dense_size import FORWARD_FLOPS_PER_MAC, TRAINING_FLOPS_PER_MAC, layer_size
 from cost_models.step import StepModel
-from cost_models.workload.dense_part import COMPUTE_DTYPE_BYTES
 from cost_models.workload.layer_graph import SizedLayer
 
 
@@ -42,6 +41,6 @@ def layer_reasons(model: StepModel, pattern: str = "*") -> tuple[LayerReasons, .
             for only in (True, not training)
         ]
         flops = (TRAINING_FLOPS_PER_MAC if training else FORWARD_FLOPS_PER_MAC) * size.macs
-        moved = size.activation_elements * COMPUTE_DTYPE_BYTES[workload.dense.dtype] * samples
+        moved = size.activation_elements * workload.dense.activation_bytes * samples
         found.append(LayerReasons(layer, flops, moved, seconds[0], seconds[1] - seconds[0]))
     return tuple(found)

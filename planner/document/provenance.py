@@ -114,7 +114,7 @@ def _source(record: Topology | Record) -> Source:
 
 def coefficient_sources(used: CoefficientsUsed) -> CoefficientSources:
     """The coefficient files behind some costs, with a hash over all their fields."""
-    records: list[Record] = [used.software, *used.devices, *used.links, *used.collectives]
+    records: list[Record] = [used.software, *used.devices, *used.links, *used.collectives, *used.optimizers]
     kinds: Counter[str] = Counter()
     for record in records:
         for name in type(record).model_fields:

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cost_models.dense import parameter_bytes
+from cost_models.dense_size import dense_size
 from cost_models.workload.models import Workload
-from cost_models.workload.optimizers import Optimizer
+from cost_models.workload.optimizers import DenseOptimizer
 from planner.integrations.torchrec_collections import Collection
 from planner.integrations.torchrec_optimizers import dense_optimizer
 from topologies.errors import Fault, InputError
@@ -27,7 +28,7 @@ class DensePart:
     """Buffers and frozen parameters."""
     macs: int
     """Multiplications of one vector through every linear layer."""
-    optimizer: Optimizer
+    optimizer: DenseOptimizer
 
     @classmethod
     def of(cls, module: "nn.Module", collections: Sequence[Collection], workload: Workload | None) -> "DensePart":
@@ -69,11 +70,22 @@ class DensePart:
         }
 
     def missing_bytes(self, workload: Workload) -> int:
-        """What the module holds beyond the layers or totals that a workload states."""
+        """What the module holds beyond the layers or totals that a workload states. Raises InputError for parameters
+        that the layers do not have where these are trained with an optimizer that works on matrices."""
+        if workload.dense.optimizer == "shampoo":
+            return self._expect_all_matrices(workload)
         own = Workload.model_validate(
             workload.model_dump(mode="json", exclude_defaults=True) | {"dense": self.totals()}
         )
         return max(0, round(parameter_bytes(own) - parameter_bytes(workload)))
+
+    def _expect_all_matrices(self, workload: Workload) -> int:
+        """What the module holds that is not trained, where the layers have all that is."""
+        stated, there = dense_size(workload).parameters, -(-self.trained_bytes // WORD)
+        if there > stated:
+            message = f"shampoo works on matrices: the layers have {stated:,} parameters, and the module {there:,}"
+            raise InputError.at("dense.optimizer", f"{message}; give all layers, or another optimizer")
+        return max(0, self.other_bytes - workload.dense.extra_bytes)
 
 
 def _bytes(tensors: Iterable[Any]) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from cost_models.workload.models import Workload
-from cost_models.workload.optimizers import Optimizer
+from cost_models.workload.optimizers import DenseOptimizer, Optimizer
 from topologies.errors import InputError
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def _stated(name: str, parameter: "nn.Parameter | None") -> tuple[Any, Mapping[s
         raise InputError.at(name, f"{words} ({', '.join(known)}); apply one of them, and plan again") from None
 
 
-def dense_optimizer(parameters: "Iterable[nn.Parameter]", workload: Workload | None) -> Optimizer:
+def dense_optimizer(parameters: "Iterable[nn.Parameter]", workload: Workload | None) -> DenseOptimizer:
     """The optimizer of the parameters outside of tables: that of the backward pass, else the workload's, else Adam,
     which keeps as much as any optimizer in use. A model does not know what its trainer makes of it later."""
     classes = {

@@ -15,6 +15,7 @@ from cost_models.coefficients import (
     device_coefficients,
     link_coefficients,
     names_of_files,
+    optimizer_coefficients,
     software_coefficients,
 )
 from cost_models.error_bars import is_of
@@ -41,6 +42,7 @@ def _files() -> Iterator[NamedCoefficients]:
     yield from map(device_coefficients, names_of_files("devices"))
     yield from (link_coefficients(name, "default-scale-out") for name in names_of_files("links"))
     yield from map(software_coefficients, names_of_files("software"))
+    yield optimizer_coefficients("shampoo")
     yield from collective_files()
 
 

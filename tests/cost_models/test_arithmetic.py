@@ -8,6 +8,7 @@ from cost_models.dense import product_seconds
 from cost_models.kinds import rank_kinds
 from cost_models.workload import load_workload
 from topologies import load_topology
+from topologies.errors import InputError
 
 FORMATS = ("fp16", "tf32", "fp32")
 
@@ -18,22 +19,27 @@ FORMATS = ("fp16", "tf32", "fp32")
         ("hgx-b200", "mxfp8", "fp8", 1),
         ("hgx-b200", "mxfp6", "bf16", 2),
         ("hgx-b200", "mxfp4", "bf16", 4),
-        ("hgx-b200", "mxint8", "bf16", 1),
-        ("dgx-h100", "mxfp4", "bf16", 1),
-        ("dgx-h100", "mx9", "bf16", 1),
         ("dgx1-v100", "bf16", "fp16", 1),
     ],
 )
-def test_a_format_has_its_own_rate_or_that_of_the_nearest_wider_one(
+def test_a_format_has_its_own_rate_or_one_of_16_bits_that_of_a_wider_one(
     topology: str, dtype: str, as_fast_as: str, times: float
 ) -> None:
-    """Blackwell multiplies OCP formats, at the rates of its data sheet; elsewhere they are decoded into 16 bits."""
+    """Blackwell multiplies OCP formats, at the rates of its data sheet."""
     cluster = load_topology(topology)
     (kind,), (other,) = (
         rank_kinds(cluster, load_workload("model-i", overrides=[f"dense.dtype={each}"])) for each in (dtype, as_fast_as)
     )
     (rate,), (of_other,) = kind.products, other.products
     assert rate.flops_per_s == pytest.approx(times * of_other.flops_per_s, rel=1e-9)
+
+
+@pytest.mark.parametrize(("topology", "dtype"), [("dgx-a100-80", "fp8"), ("dgx-h100", "mxfp4"), ("hgx-b200", "mxint8")])
+def test_a_format_of_fewer_bits_that_a_device_does_not_multiply_is_refused(topology: str, dtype: str) -> None:
+    """By the device, the format, what it has instead, and where a rate would stand."""
+    workload = load_workload("model-i", overrides=[f"dense.dtype={dtype}"])
+    with pytest.raises(InputError, match=rf"has no FLOP/s in {dtype}; choose .*bf16.*accelerators\.flops\.{dtype}"):
+        rank_kinds(load_topology(topology), workload)
 
 
 @pytest.mark.parametrize("sizes", [(2048, 1, 512), (2048, 512, 1), (3, 3, 4096), (8192, 3456, 512)])
