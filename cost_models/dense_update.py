@@ -51,8 +51,7 @@ class DenseUpdate:
         if step is None:
             return cls(optimizer_seconds(workload, min(kind.hbm_bytes_per_s for kind in kinds)))
         gathered_s = _gathered_s(topology, workload, step)
-        rates = zip(kinds, single_rates(topology, workload), fp32_rates(topology), strict=True)
-        own = [BlockSeconds(step, kind.hbm_bytes_per_s, products, root) for kind, products, root in rates]
+        own = BlockSeconds.of_kinds(step, topology, workload, kinds)
         updates = [each.update(workload, gathered_s) for each in own]
         return max(updates, key=lambda each: each.moved_s + each.beyond_overhead_s)
 
@@ -65,6 +64,14 @@ class BlockSeconds:
     hbm_bytes_per_s: float
     products: tuple[ProductRate, ...]
     root_rates: tuple[ProductRate, ...]
+
+    @classmethod
+    def of_kinds(
+        cls, step: ShampooStep, topology: Topology, workload: Workload, kinds: Sequence[RankKind]
+    ) -> "tuple[BlockSeconds, ...]":
+        """[K] those on each kind of rank."""
+        rates = zip(kinds, single_rates(topology, workload), fp32_rates(topology), strict=True)
+        return tuple(cls(step, kind.hbm_bytes_per_s, products, root) for kind, products, root in rates)
 
     def each_step_s(self, block: Shape) -> float:
         """Products with a block's gradient, and its square matrices through device memory."""

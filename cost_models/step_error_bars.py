@@ -182,7 +182,12 @@ class _StageErrors:
             return
         if self._constant:
             overhead = "step_overhead_s" if self._name == "overhead" else "collective_latency_s"
-            yield self._of("software", overhead, self._constant, {})
+            computed_s = self._model.update.beyond_overhead_s if self._name == "overhead" else 0.0
+            yield self._of("software", overhead, self._constant - computed_s, {})
+            for optimizer in self._model.coefficients.optimizers if computed_s else ():
+                share, evidence = computed_s / self._seconds, optimizer.root_flops
+                error, words = error_90(evidence, self._device, {}), f"root_flops of {optimizer.name}"
+                yield Cause(words, optimizer.name, share, error, evidence.kind)
         busy = self._seconds - self._constant
         if self._resource is None or self._rank is None or busy <= 0:
             return

@@ -137,12 +137,21 @@ class Preconditioners:
         """[W] from [G] of each kind of rank."""
         return np.asarray(np.stack(seconds)[self._network.kind_of_rank, self._place])
 
+    def _last_of_group(self, seconds: Floats) -> Floats:
+        """[W] the most seconds of any rank of its group."""
+        longest = seconds.reshape(-1, self._setup.group).max(axis=1)
+        return np.repeat(longest, self._setup.group)
+
     def run(self, step: int, slow: Floats, after: Wait, *, with_roots: bool) -> Ints:
-        """[W] when each rank has the updates of all weights. A step takes the inverse roots, or as large a share of
-        them as the mean step does."""
-        share = 1.0 if with_roots else 1 / self._setup.frequency
+        """[W] when each rank has the updates of all weights. A step takes the inverse roots, or as much longer as the
+        mean step does."""
+        usual_s = self._computed_s * slow
+        with_s = usual_s + self._roots_s * slow
+        if not with_roots:  # all ranks of a group wait for the one that is last, with roots as without
+            later_s = self._last_of_group(with_s) - self._last_of_group(usual_s)
+            with_s = usual_s + later_s / self._setup.frequency
         label = Label("Shampoo", "dense optimizer", COMPUTE, step)
-        end = self._streams.run(label, (self._computed_s + share * self._roots_s) * slow, [after])
+        end = self._streams.run(label, with_s, [after])
         if self._exchanges is None:
             return end
         most = self._own.at_places(self._own.rows * self._own.columns).max()  # what others have is padded to it

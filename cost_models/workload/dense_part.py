@@ -172,7 +172,7 @@ class Dense(Record):
     def _layers_of_shampoo(self) -> Self:
         if self.optimizer != "shampoo":
             if self.shampoo is not None:
-                message = f"is of the optimizer shampoo, and this one is {self.optimizer}; leave it out, or change that"
+                message = f"dense.shampoo is of that optimizer, and this one is {self.optimizer}; leave out one of them"
                 raise ConflictError(message, "shampoo", "optimizer")
             return self
         if self.macs_per_sample is not None or self.parameters is not None:

@@ -17,7 +17,7 @@ Optimizer = Literal[
     "partial_rowwise_adam",
     "partial_rowwise_lamb",
 ]
-DenseOptimizer = Optimizer | Literal["adamw", "shampoo"]
+DenseOptimizer = Literal[Optimizer, "adamw", "shampoo"]
 """Those of the dense part, of which no table has the last two."""
 Grafting = Literal["none", "sgd", "adagrad", "rmsprop", "adam"]
 

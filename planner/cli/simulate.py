@@ -62,6 +62,10 @@ def simulate(
         bool,
         typer.Option("--draw-rows", help="Draw a batch's ids, count rows and misses; not expected by access curves."),
     ] = False,
+    inverse_roots: Annotated[
+        bool,
+        typer.Option("--inverse-roots", help="Each step takes Shampoo's inverse roots, not the mean step's share."),
+    ] = False,
     seed: Annotated[int, typer.Option(metavar="N", min=0, help="Seed: same plan and seed, same steps.")] = 0,
     trace: Annotated[
         Path | None,
@@ -124,6 +128,7 @@ def simulate(
         lost_card=lost_card,
         data_loading=data_loading,
         draw_rows=draw_rows,
+        inverse_roots=inverse_roots,
         seed=seed,
     )
     streams.doing(f"reading {plan.name}")
@@ -183,6 +188,7 @@ def _conditions(
     lost_card: str | None,
     data_loading: bool,
     draw_rows: bool,
+    inverse_roots: bool,
     seed: int,
 ) -> "Conditions":
     from cost_models.simulator.conditions import Conditions
@@ -197,6 +203,7 @@ def _conditions(
         lost_cards=() if lost_card is None else values.numbers("--lost-card", lost_card),
         data_loading=data_loading,
         draws_rows=draw_rows,
+        with_roots=inverse_roots,
         seed=seed,
     )
 

@@ -5,8 +5,22 @@ from dataclasses import dataclass
 
 from cost_models.dense import size_seconds
 from cost_models.dense_size import FORWARD_FLOPS_PER_MAC, TRAINING_FLOPS_PER_MAC, layer_size
+from cost_models.dense_update import BlockSeconds
+from cost_models.shampoo import ShampooStep
 from cost_models.step import StepModel
 from cost_models.workload.layer_graph import SizedLayer
+
+
+@dataclass(frozen=True)
+class BlockReasons:
+    """The blocks of one layer, all of them, however many ranks share them."""
+
+    count: int
+    state_bytes: float
+    each_step_s: float
+    """What they take of the ranks that have them, in each step."""
+    roots_s: float
+    """Their inverse roots, in steps that take these."""
 
 
 @dataclass(frozen=True)
@@ -20,6 +34,8 @@ class LayerReasons:
     """What it reads and writes in its forward pass, for the samples of a rank."""
     forward_s: float
     backward_s: float
+    blocks: BlockReasons | None = None
+    """What Shampoo makes of it; None where it does not train it."""
 
     @property
     def seconds(self) -> float:
@@ -42,5 +58,21 @@ def layer_reasons(model: StepModel, pattern: str = "*") -> tuple[LayerReasons, .
         ]
         flops = (TRAINING_FLOPS_PER_MAC if training else FORWARD_FLOPS_PER_MAC) * size.macs
         moved = size.activation_elements * workload.dense.activation_bytes * samples
-        found.append(LayerReasons(layer, flops, moved, seconds[0], seconds[1] - seconds[0]))
+        blocks = block_reasons(model, layer)
+        found.append(LayerReasons(layer, flops, moved, seconds[0], seconds[1] - seconds[0], blocks))
     return tuple(found)
+
+
+def block_reasons(model: StepModel, layer: SizedLayer) -> BlockReasons | None:
+    """What Shampoo makes of a layer; None where it does not train it, or there is nothing to train."""
+    setup = model.workload.dense.shampoo_setup
+    if setup is None or model.workload.mode != "training" or not layer.parameters:
+        return None
+    own = ShampooStep(layer.weight_shapes, setup, model.workload.dense.state_number_bytes)
+    seconds = BlockSeconds.of_kinds(own, model.topology, model.workload, model.kinds)
+    return BlockReasons(
+        len(own.blocks),
+        own.state_bytes,
+        max(sum(map(kind.each_step_s, own.blocks)) for kind in seconds),
+        max(sum(map(kind.roots_s, own.blocks)) for kind in seconds),
+    )

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from cost_models.coefficients import Coefficient
-from cost_models.coefficients_used import StepCoefficients
 from cost_models.model import CostModel
 from cost_models.resources import DEVICE
 from cost_models.software import host_work
@@ -13,6 +12,10 @@ from planner.document.plan import Objective
 
 NEGLIGIBLE = 1e-6
 """Share of a bound that is nothing but rounding."""
+
+
+OVERHEAD = "step_overhead_s"
+"""The coefficient that is a step's fixed overhead."""
 
 
 @dataclass(frozen=True)
@@ -78,8 +81,13 @@ def _fixed_seconds(model: StepCosts) -> Iterator[FixedSeconds]:
             overhead_s = model.coefficients.software.step_overhead_s.value
             if not parts:
                 yield FixedSeconds(stage, "host: fixed overhead", overhead_s)
-            if total > overhead_s:
-                yield FixedSeconds(stage, "dense optimizer, beyond the host", total - overhead_s)
+            update = model.update
+            if total > overhead_s + update.beyond_overhead_s:
+                moved_s = total - overhead_s - update.beyond_overhead_s
+                yield FixedSeconds(stage, "dense optimizer, beyond the host", moved_s)
+            yield FixedSeconds(stage, "Shampoo: sums, and gradients by roots", update.preconditioned_s)
+            yield FixedSeconds(stage, "Shampoo: updates gathered", update.gathered_s)
+            yield FixedSeconds(stage, "Shampoo: inverse roots, in the mean", update.roots_s / update.frequency)
             continue
         latency_s = 0.0
         if stage in model.schedule.collectives:
@@ -104,14 +112,18 @@ class FixedCost:
     seconds: float
     coefficient: str
     of: str
-    """The file of coefficients: a software profile."""
+    """The file of coefficients: a software profile, or an optimizer."""
     evidence: Coefficient
 
 
 def fixed_costs(model: CostModel) -> tuple[FixedCost, ...]:
-    """The step's fixed overhead; none of ratings."""
-    used, name = model.coefficients, "step_overhead_s"
-    if not isinstance(used, StepCoefficients):
+    """The step's fixed overhead, and the inverse roots of an optimizer; none of ratings."""
+    if not isinstance(model, StepCosts):
         return ()
+    used, update = model.coefficients, model.update
     evidence = used.software.step_overhead_s
-    return (FixedCost("overhead", evidence.value, name, used.software.name, evidence),)
+    roots_s = update.roots_s / update.frequency
+    return (
+        FixedCost("overhead", evidence.value, OVERHEAD, used.software.name, evidence),
+        *(FixedCost("overhead", roots_s, "root_flops", each.name, each.root_flops) for each in used.optimizers),
+    )

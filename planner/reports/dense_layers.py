@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from planner.diagnosis.dense_layers import LayerReasons
+from planner.diagnosis.dense_layers import BlockReasons, LayerReasons
 from planner.reports.explanation_records import Cell
 from planner.reports.tables import TextGrid
 from topologies.units import format_bytes, format_seconds
@@ -32,6 +32,35 @@ def render(layers: Sequence[LayerReasons], console: "Console") -> None:
     console.print(table)
     console.print()
     console.print("FLOPs and outputs of a sample; activations and seconds of a rank's samples in a step.")
+    _render_blocks(layers, console)
+
+
+def _render_blocks(layers: Sequence[LayerReasons], console: "Console") -> None:
+    """Print what Shampoo makes of the layers that it trains."""
+    trained = [(each.layer.name, each.blocks) for each in layers if each.blocks is not None]
+    if not trained:
+        return
+    table = TextGrid(
+        ("Shampoo", "left"), ("blocks", "right"), ("state", "right"), ("each step", "right"), ("roots", "right")
+    )
+    for name, blocks in trained:
+        table.add_row(name, *_of_blocks([blocks]))
+    if len(trained) > 1:
+        table.add_row("all", *_of_blocks([blocks for _, blocks in trained]))
+    console.print()
+    console.print(table)
+    console.print()
+    console.print("Blocks with their state and seconds, added up over the ranks of a group, which share them.")
+
+
+def _of_blocks(blocks: Sequence[BlockReasons]) -> tuple[str, ...]:
+    """Number, state and seconds of the blocks of some layers."""
+    return (
+        f"{sum(each.count for each in blocks):,}",
+        format_bytes(sum(each.state_bytes for each in blocks)),
+        format_seconds(sum(each.each_step_s for each in blocks)),
+        format_seconds(sum(each.roots_s for each in blocks)),
+    )
 
 
 def _amounts(layers: Sequence[LayerReasons]) -> tuple[str, ...]:
@@ -47,6 +76,7 @@ def _amounts(layers: Sequence[LayerReasons]) -> tuple[str, ...]:
 
 def records(layers: Sequence[LayerReasons]) -> list[dict[str, Cell]]:
     """One record for each layer."""
+    in_blocks = any(each.blocks is not None for each in layers)
     return [
         {
             "layer": each.layer.name,
@@ -59,6 +89,16 @@ def records(layers: Sequence[LayerReasons]) -> list[dict[str, Cell]]:
             "activation_bytes": each.activation_bytes,
             "forward_s": each.forward_s,
             "backward_s": each.backward_s,
+            **(_block_record(each.blocks or BlockReasons(0, 0.0, 0.0, 0.0)) if in_blocks else {}),
         }
         for each in layers
     ]
+
+
+def _block_record(blocks: BlockReasons) -> dict[str, Cell]:
+    return {
+        "blocks": blocks.count,
+        "state_bytes": blocks.state_bytes,
+        "update_s": blocks.each_step_s,
+        "roots_s": blocks.roots_s,
+    }

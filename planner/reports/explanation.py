@@ -8,7 +8,7 @@ import numpy as np
 from cost_models.model import CostModel
 from cost_models.shards import MEMORY_TIERS, SHARED_BY
 from planner.diagnosis.exchanges import ExchangeReasons
-from planner.diagnosis.fixed_part import FixedCost, fixed_part, fixed_seconds
+from planner.diagnosis.fixed_part import OVERHEAD, FixedCost, fixed_part, fixed_seconds
 from planner.diagnosis.reasons import OptionReasons, PlanReasons, StageReasons, TableReasons
 from planner.diagnosis.sensitivity import describe
 from planner.document.plan import Plan
@@ -18,7 +18,15 @@ from planner.reports.goals import render_goals
 from planner.reports.replicas import choices_table, groups_words
 from planner.reports.robustness import render_tail
 from planner.reports.tables import TextGrid
-from planner.reports.words import amount, fixed_words, render_drift, render_error_bar, render_mixing, resource_words
+from planner.reports.words import (
+    amount,
+    fixed_words,
+    render_drift,
+    render_error_bar,
+    render_mixing,
+    render_roots,
+    resource_words,
+)
 from topologies.sentences import counted
 from topologies.units import format_bytes, format_seconds
 
@@ -33,6 +41,7 @@ FIXED = "(launches, dense part)"
 HIDDEN = "  (hidden behind other stages)"
 SAME_FOR_ALL = "It is the host's time between kernels, one number for any device, batch, tables and placement."
 BY_MODEL = "It is the host's time between kernels, for this model on any device, at any batch and placement."
+BY_LAYERS = "It is the device's time, in the mean of all steps, for the layers of this model."
 SHARED_OUT = "The host's parts are one fitted number, shared out as such parts were measured on a processor."
 HOST_PART = "host: "
 SORTING = "  of it, sorting its ids"
@@ -100,6 +109,7 @@ def _render_head(plan: Plan, model: CostModel, console: "Console") -> None:
     console.print(f"{model.workload.name} on {model.topology.name}: {model.quantity} {reached}, bound {bound}, {gap}")
     if (fixed := fixed_part(objective, model)) is not None:
         console.print(f"Of it, {amount(fixed.seconds, model)} is {fixed_words(fixed)}.")
+    render_roots(plan.objective, model, console)
     console.print()
     render_drift(plan, console)
     render_mixing(plan.objective, console)
@@ -169,6 +179,8 @@ def _render_fixed(cost: FixedCost, model: CostModel, console: "Console") -> None
     from rich.padding import Padding
 
     evidence, words = cost.evidence, BY_MODEL if model.workload.software_mode else SAME_FOR_ALL
+    if cost.coefficient != OVERHEAD:
+        words = BY_LAYERS
     console.print(f"{cost.stage}: {amount(cost.seconds, model)}, the {cost.coefficient} of {cost.of} ({evidence.kind})")
     console.print(Padding(f"{evidence.source}\n{words}", (0, 0, 0, 2), expand=False))
     console.print()

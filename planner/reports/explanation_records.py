@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import asdict
 
+from cost_models.model import CostModel
+from cost_models.step_costs import StepCosts
 from planner.diagnosis.exchanges import ExchangeReasons
-from planner.diagnosis.fixed_part import fixed_part, fixed_seconds
+from planner.diagnosis.fixed_part import OVERHEAD, FixedCost, fixed_part, fixed_seconds
 from planner.diagnosis.reasons import OptionReasons, PlanReasons, TableReasons
 from planner.document.plan import Plan
 from planner.document.replicas import OtherReplicas
@@ -45,7 +47,7 @@ def plan_document(
                 "coefficient": cost.coefficient,
                 "of": cost.of,
                 **cost.evidence.model_dump(mode="json", include={"kind", "source", "residual_90", "fitted_on"}),
-                "depends_on": ["dense", "tables"] if reasons.model.workload.software_mode else [],
+                "depends_on": _depends_on(cost, reasons.model),
             }
             for cost in reasons.fixed
         ],
@@ -60,7 +62,23 @@ def plan_document(
         "gains": [{"resource": gain.resource, "step_s": gain.step_s, "saved": gain.saved} for gain in reasons.gains],
         **({} if reasons.exchange is None else {"exchange": _exchange_document(plan, reasons.exchange)}),
         **({} if modules is None else {"tower_modules": asdict(modules)}),
+        **_dense_update(plan, reasons.model),
     }
+
+
+def _depends_on(cost: FixedCost, model: CostModel) -> list[str]:
+    """What of a workload a constant depends on."""
+    if cost.coefficient != OVERHEAD:
+        return ["dense"]
+    return ["dense", "tables"] if model.workload.software_mode else []
+
+
+def _dense_update(plan: Plan, model: CostModel) -> dict[str, object]:
+    """What an optimizer takes whose steps differ, and the step with inverse roots; nothing of others."""
+    if not isinstance(model, StepCosts) or not model.update.roots_s or plan.objective is None:
+        return {}
+    late_s = plan.objective.step_s + model.update.late_s
+    return {"dense_update": {**asdict(model.update), "step_with_roots_s": late_s}}
 
 
 def _exchange_document(plan: Plan, reasons: ExchangeReasons) -> dict[str, object]:

@@ -15,6 +15,7 @@ from cost_models.memory import (
 from cost_models.model import CostModel
 from cost_models.resources import WAY_WORDS, Resource
 from cost_models.shards import PlacedShards
+from cost_models.step_costs import StepCosts
 from planner.diagnosis.fixed_part import FixedPart
 from planner.document.plan import Objective, Plan
 from planner.problem.goals import CROWDED
@@ -74,6 +75,23 @@ def render_drift(plan: Plan, console: "Console") -> None:
             " the estimate; a simulated step may be shorter than that."
         )
         console.print()
+
+
+def roots_words(objective: Objective, model: CostModel) -> str | None:
+    """How long the step is that takes inverse roots of Shampoo, beside the mean one; None where none does."""
+    if not isinstance(model, StepCosts) or not model.update.roots_s:
+        return None
+    update, mean = model.update, format_seconds(objective.step_s)
+    if update.frequency == 1:
+        return f"Every step takes the inverse roots of Shampoo: {format_seconds(update.roots_s)} of it"
+    late = format_seconds(objective.step_s + update.late_s)
+    return f"Shampoo takes inverse roots every {update.frequency} steps: amortised {mean}; a step with roots {late}"
+
+
+def render_roots(objective: Objective, model: CostModel, console: "Console") -> None:
+    """Print the step with inverse roots, where some steps have them."""
+    if (words := roots_words(objective, model)) is not None:
+        console.print(f"{words}.")
 
 
 def render_mixing(objective: Objective, console: "Console") -> None:

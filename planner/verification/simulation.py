@@ -135,3 +135,5 @@ def _parts(conditions: Conditions) -> Iterator[tuple[str, Conditions]]:
         yield "data loading", replace(plain, data_loading=True)
     if conditions.draws_rows:
         yield "rows drawn", replace(plain, draws_rows=True)
+    if conditions.with_roots:
+        yield "inverse roots in each step", replace(plain, with_roots=True)

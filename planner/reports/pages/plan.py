@@ -30,7 +30,7 @@ from planner.reports.pages.charts import (
 from planner.reports.pages.charts import STAGE_COLOURS as COLOURS
 from planner.reports.pages.page import Page, PageColumn, Table
 from planner.reports.replicas import groups_words
-from planner.reports.words import fixed_words
+from planner.reports.words import fixed_words, roots_words
 from planner.studies.scales import Scale, scale_of
 from topologies.sentences import counted
 from topologies.units import format_bytes
@@ -89,6 +89,8 @@ def _facts(plan: Plan, objective: Objective, model: CostModel) -> list[str]:
         facts.append(f"{groups_words(plan.replicas)}.")
     if (fixed := fixed_part(objective, model)) is not None:
         facts.append(f"Of it {scale.text(fixed.seconds)} {fixed_words(fixed)}.")
+    if (of_roots := roots_words(objective, model)) is not None:
+        facts.append(f"{of_roots}.")
     if bar := objective.error_bar:
         facts.append(f"{bar.coverage:.0%} band {scale.text(bar.low_s)} to {scale.text(bar.high_s)}: {bar.basis}.")
     if simulated := plan.simulated:
