@@ -57,5 +57,5 @@ class StepCoefficients(CoefficientsUsed):
             devices=tuple({device.name: device for device in devices}.values()),
             links=tuple(dict.fromkeys(links)),
             collectives=tuple(file for file in collective_files() if file.name in systems),
-            optimizers=() if workload.dense.shampoo_setup is None else (optimizer_coefficients("shampoo"),),
+            optimizers=(optimizer_coefficients("shampoo"),) if workload.trained_by_shampoo is not None else (),
         )

@@ -7,6 +7,7 @@ from functools import cache
 
 from cost_models.arithmetic import ProductRate, fp32_rates, single_rates
 from cost_models.coefficients import optimizer_coefficients
+from cost_models.collective_calls import Members
 from cost_models.dense import optimizer_seconds, product_seconds
 from cost_models.group_laws import GroupLaws
 from cost_models.kinds import RankKind, world_of
@@ -105,15 +106,21 @@ class BlockSeconds:
         )
 
 
-def _gathered_s(topology: Topology, workload: Workload, step: ShampooStep) -> float:
-    """The all-gather of all groups at once. Raises InputError where the cluster has no such groups."""
-    call = step.gather
-    if call is None:
-        return 0.0
-    world = world_of(topology)
+def why_no_groups(topology: Topology, workload: Workload) -> str | None:
+    """Why a cluster has no groups of as many ranks as share the work of Shampoo; None where it has, or needs none."""
+    setup, world = workload.trained_by_shampoo, world_of(topology)
+    if setup is None:
+        return None
     try:
         for group in topology.nodes:
-            call.members.group(world(group))
+            Members(setup.group).group(world(group))
     except ValueError as error:
-        raise InputError.at("dense.shampoo.group", str(error)) from None
-    return GroupLaws(topology, workload).seconds(call)
+        return str(error)
+    return None
+
+
+def _gathered_s(topology: Topology, workload: Workload, step: ShampooStep) -> float:
+    """The all-gather of all groups at once. Raises InputError where the cluster has no such groups."""
+    if (message := why_no_groups(topology, workload)) is not None:
+        raise InputError.at("dense.shampoo.group", message)
+    return 0.0 if step.gather is None else GroupLaws(topology, workload).seconds(step.gather)

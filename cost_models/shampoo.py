@@ -82,8 +82,8 @@ class ShampooStep:
     @classmethod
     def of(cls, workload: Workload) -> "ShampooStep | None":
         """That of a workload's dense part; None where another optimizer trains it, or nothing does."""
-        setup = workload.dense.shampoo_setup
-        if setup is None or workload.mode != "training":
+        setup = workload.trained_by_shampoo
+        if setup is None:
             return None
         shapes = itertools.chain.from_iterable(layer.weight_shapes for layer in workload.layers)
         return cls(tuple(shapes), setup, workload.dense.state_number_bytes)

@@ -45,6 +45,8 @@ def told_by_steps(model: StepCosts, placed: PlacedShards, evidence: StepEvidence
     )
     unlike = unseen - _SEEN_APART
     steps = f"whole steps of {name}"
+    if model.coefficients.optimizers:
+        return Told(float(width(error, beyond)), f"{steps} with other optimizers only{few}", is_enough=False)
     if not _is_in_hbm(model, placed) or unlike:
         words = f"{steps} on other hardware or tiers only{range_words}{few}"
     elif unseen:

@@ -55,7 +55,7 @@ class DenseKernels:
         self.rest = [part for part in self._sizes if part != BEFORE_OUTPUTS]
         """The parts that need the vectors, in the order of the forward pass."""
         self.preconditioners: Preconditioners | None = None
-        if workload.mode == "training" and workload.dense.optimizer == "shampoo":
+        if workload.trained_by_shampoo is not None:
             self.preconditioners = Preconditioners(streams, network, workload, software)
 
     def forward(self, parts: Sequence[PartName], step: int, slow: Floats, after: Sequence[Wait] = ()) -> None:

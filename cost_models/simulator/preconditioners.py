@@ -91,7 +91,7 @@ class Preconditioners:
         self, streams: Streams, network: SimulatedNetwork, workload: Workload, software: SoftwareCoefficients
     ) -> None:
         """`workload` is one whose dense part is trained with Shampoo."""
-        setup = workload.dense.shampoo_setup
+        setup = workload.trained_by_shampoo
         assert setup is not None
         self._streams, self._network, self._workload, self._setup = streams, network, workload, setup
         self._own = OwnBlocks.of(workload, setup.block, setup.group)

@@ -251,8 +251,8 @@ def simulate(
     """
     tell = progress or (lambda _words: None)
     conditions = conditions or Conditions()
-    if conditions.with_roots and (workload.mode == "inference" or workload.dense.optimizer != "shampoo"):
-        raise ValueError(f"no step takes inverse roots: the dense part is trained with {workload.dense.optimizer}")
+    if conditions.with_roots and workload.trained_by_shampoo is None:
+        raise ValueError("no step takes inverse roots: shampoo does not train the dense part")
     kinds, software = rank_kinds(topology, workload), software_of(workload)
     parts = groups_by_copies(topology, workload, replicas, placed)
     groups = [of_part for of_part, _ in parts]

@@ -123,11 +123,6 @@ class Dense(Record):
         return NORM_READS * wire_bytes(self.master_weights or "fp32") + PARKED_PASSES * UPDATE_BYTES
 
     @property
-    def shampoo_setup(self) -> Shampoo | None:
-        """How Shampoo is set up; None where the optimizer is another one."""
-        return self.shampoo or Shampoo() if self.optimizer == "shampoo" else None
-
-    @property
     def copy_bytes(self) -> float:
         """Bytes of a weight in the format of the matrix products, beside the one that the optimizer updates; 0 where
         that is the one."""

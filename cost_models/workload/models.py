@@ -10,7 +10,7 @@ from cost_models.workload.formats import FORMATS
 from cost_models.workload.layer_graph import SizedLayer, sized_layers
 from cost_models.workload.layer_kinds import Shape
 from cost_models.workload.layers import expect_heads, named, within
-from cost_models.workload.optimizers import Optimizer
+from cost_models.workload.optimizers import Optimizer, Shampoo
 from cost_models.workload.table_profile import Name, TableProfile, Whole
 from cost_models.workload.tower_partition import Tower, partition
 from cost_models.workload.towers import Towers
@@ -256,6 +256,13 @@ class Workload(Record):
                 "mode",
             )
         return self
+
+    @property
+    def trained_by_shampoo(self) -> Shampoo | None:
+        """How Shampoo, which trains the dense part, is set up; None where another optimizer does, or nothing."""
+        if self.mode == "inference" or self.dense.optimizer != "shampoo":
+            return None
+        return self.dense.shampoo or Shampoo()
 
     @property
     def names_software(self) -> bool:

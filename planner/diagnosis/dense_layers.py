@@ -65,8 +65,8 @@ def layer_reasons(model: StepModel, pattern: str = "*") -> tuple[LayerReasons, .
 
 def block_reasons(model: StepModel, layer: SizedLayer) -> BlockReasons | None:
     """What Shampoo makes of a layer; None where it does not train it, or there is nothing to train."""
-    setup = model.workload.dense.shampoo_setup
-    if setup is None or model.workload.mode != "training" or not layer.parameters:
+    setup = model.workload.trained_by_shampoo
+    if setup is None or not layer.parameters:
         return None
     own = ShampooStep(layer.weight_shapes, setup, model.workload.dense.state_number_bytes)
     seconds = BlockSeconds.of_kinds(own, model.topology, model.workload, model.kinds)

@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 from pydantic import ValidationError
 
+from cost_models.dense_update import why_no_groups
 from cost_models.model import CostModel
 from cost_models.shards import HOME_OF_TIER, PLACEMENT_TIERS, SHARDINGS, STATE_PLACES, USUAL_SHARDINGS, MemoryTier
 from cost_models.towers import divides
@@ -191,9 +192,9 @@ def _nodes(now: PlanningInputs, index: int, group: NodeGroup, bytes_short: Float
     alone = len(topology.nodes) == 1
     counts = [count for count in group.node_counts(most, is_alone=alone) if count > group.count]
     of = "" if alone else f" in group {group.name}"
-    if now.workload.towers is not None:  # each of which has as many scale-up domains
+    if now.workload.towers is not None or now.workload.trained_by_shampoo is not None:  # whose groups are alike
         grown_to = {count: _with_group(topology, index, {"count": count}) for count in counts}
-        counts = [count for count, grown in grown_to.items() if divides(now.workload, grown)]
+        counts = [count for count, grown in grown_to.items() if _divides(now.workload, grown)]
     if not counts:
         return
 
@@ -213,6 +214,11 @@ def _nodes(now: PlanningInputs, index: int, group: NodeGroup, bytes_short: Float
     guess = 1 if math.isnan(share) else sum(count < needed for count in (group.count, *counts))
     futile = f"more nodes{of} (not even {counts[-1]:,})"
     yield Knob("nodes", group.name, str(group.count), len(counts), at, guess, futile)
+
+
+def _divides(workload: Workload, topology: Topology) -> bool:
+    """Whether a cluster has towers of as many scale-up domains each, and the groups that share the dense optimizer."""
+    return divides(workload, topology) and why_no_groups(topology, workload) is None
 
 
 def _memory(now: PlanningInputs, index: int, group: NodeGroup, tier: MemoryTier, bytes_short: float) -> Knob:
