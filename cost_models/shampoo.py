@@ -42,15 +42,10 @@ def state_bytes(block: Shape, setup: Shampoo, number_bytes: float = STATE_BYTES)
 
 def block_products(block: Shape) -> tuple[tuple[int, int, int], ...]:
     """Products [m, k] by [k, n] of each step on a block of one or two dimensions, as (m, n, k): the two sums G Gᵀ and
-    Gᵀ G, and the gradient by both roots."""
+    Gᵀ G, and the gradient by both roots, 2 r c (r + c) FLOPs each."""
     rows, columns = block if len(block) == 2 else (*block, 1)
     products = ((rows, rows, columns), (rows, columns, rows), (columns, columns, rows), (rows, columns, columns))
     return products[: 2 * len(block)]
-
-
-def step_flops(block: Shape) -> float:
-    """FLOPs of each step on a block: sums and the preconditioned gradient, 2 r c (r + c) each."""
-    return sum(2.0 * m * n * k for m, n, k in block_products(block))
 
 
 def root_flops(block: Shape, of_cube: float) -> float:

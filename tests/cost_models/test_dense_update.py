@@ -68,6 +68,20 @@ def test_adamw_is_adam_and_lamb_reads_for_norms() -> None:
         workload(mlp(512, 1), embedding={"optimizer": "adamw"})
 
 
+@pytest.mark.parametrize("optimizer", ["adamw", "lamb"])
+def test_what_elementwise_optimizers_move_is_as_simulated(optimizer: str) -> None:
+    """Beyond a fixed overhead of next to nothing, and beyond SGD."""
+    cluster, layers = load_topology("dgx-a100-80"), mlp(4096, 4096, 4096, 1)
+    steps_s, simulated_s = [], []
+    for each in ("sgd", optimizer):
+        asked = workload(layers | {"optimizer": each}, 8, overhead="1us", batch_per_rank=16)
+        placed = whole(asked, 8)
+        steps_s.append(float(StepModel(cluster, asked).evaluate(placed).stage_seconds.sum()))
+        simulated_s.append(simulate(cluster, asked, placed).step_s)
+    assert steps_s[1] - steps_s[0] == pytest.approx(simulated_s[1] - simulated_s[0], rel=1e-6)
+    assert steps_s[1] > steps_s[0]
+
+
 def test_twelve_random_steps_are_as_simulated() -> None:
     """Within 3 %, the mean step and one with inverse roots: other devices, links, groups, blocks, formats."""
     drawn = random.Random(2309)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cost_models.shampoo import ShampooStep, blocks_of, dealt, root_flops, state_bytes, step_flops
+from cost_models.shampoo import ShampooStep, block_products, blocks_of, dealt, root_flops, state_bytes
 from cost_models.workload.optimizers import Grafting, Shampoo
 
 SHAPES = st.lists(
@@ -50,8 +50,9 @@ def test_blocks_cover_the_weights_and_keep_what_is_written_out(
 def test_a_step_multiplies_four_times() -> None:
     """G G', G' G, L G and (L G) R of a 6 x 4 block, counted by the shapes of the products, and both roots."""
     products = [(6, 4, 6), (4, 6, 4), (6, 6, 4), (6, 4, 4)]
-    assert step_flops((6, 4)) == sum(2 * m * k * n for m, k, n in products) == 4 * 6 * 4 * (6 + 4)
-    assert step_flops((7,)) == 2 * 7 * 7 + 2 * 7 * 7  # g g' and L g
+    flops = sum(2 * m * k * n for m, k, n in products)
+    assert sum(2 * m * n * k for m, n, k in block_products((6, 4))) == flops == 4 * 6 * 4 * (6 + 4)
+    assert block_products((7,)) == ((7, 7, 1), (7, 1, 7))  # g g' and L g
     assert root_flops((6, 4), 25.0) == 25 * (6**3 + 4**3)
 
 

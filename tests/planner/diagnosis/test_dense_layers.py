@@ -4,6 +4,7 @@ import pytest
 
 from cost_models.dense import dense_seconds
 from cost_models.dense_size import dense_size
+from cost_models.shampoo import ShampooStep
 from cost_models.step import StepModel
 from planner.diagnosis.dense_layers import layer_reasons
 from tests.oracles.instances import node_group, topology, workload
@@ -28,6 +29,20 @@ def test_layers_add_up_to_the_dense_part(mode: str) -> None:
     assert sum(each.seconds for each in found) == pytest.approx(whole.total_s, rel=1e-9)
     assert sum(each.flops_per_sample for each in found) == (6 if mode == "training" else 2) * dense_size(asked).macs
     assert sum(each.layer.parameters for each in found) == dense_size(asked).parameters
+
+
+def test_blocks_of_layers_add_up_to_those_of_a_rank_that_has_them_all() -> None:
+    """State and seconds of Shampoo without groups; layers without weights have none."""
+    dense = {"layers": LAYERS, "numerical_features": 5, "optimizer": "shampoo", "shampoo": {"block": 20}}
+    model = StepModel(topology(node_group("n", nodes=1, ranks=2)), workload([{"rows": 100, "dim": 8}] * 3, dense=dense))
+    step = ShampooStep.of(model.workload)
+    assert step is not None
+    found = [each.blocks for each in layer_reasons(model) if each.blocks is not None]
+    assert len(found) < len(layer_reasons(model))
+    assert sum(each.count for each in found) == len(step.blocks)
+    assert sum(each.state_bytes for each in found) == step.state_bytes == step.rank_state_bytes
+    assert sum(each.each_step_s for each in found) == pytest.approx(model.update.preconditioned_s)
+    assert sum(each.roots_s for each in found) == pytest.approx(model.update.roots_s)
 
 
 def test_a_pattern_names_layers() -> None:

@@ -62,6 +62,16 @@ def _as_flagged(flags: str, cluster: Topology, trained: Workload) -> tuple[Topol
     return validate(documents["topology"], Topology), validate(documents["workload"], Workload), policy
 
 
+def test_more_nodes_have_the_groups_of_the_dense_optimizer() -> None:
+    """Of four ranks that share it, on nodes of two: an even number of nodes."""
+    dense = {"numerical_features": 1, "top_mlp": [8, 1], "optimizer": "shampoo", "shampoo": {"group": 4}}
+    trained = workload(TABLES, dense=dense)
+    nodes = _of_kind(_knobs(topology(node_group("g", nodes=2)), trained=trained), "nodes")
+    counts = [change.inputs.topology.nodes[0].count for change in _changes(nodes)]
+    assert counts
+    assert all(count % 2 == 0 for count in counts)
+
+
 @pytest.mark.parametrize(
     "cluster",
     [
