@@ -163,7 +163,7 @@ class Workload(Record):
         if odd:
             message = f"{self.tables[odd[0]].name!r} has no fixed number of vectors a sample, as tower modules need it"
             raise ConflictError(message, "towers.module", f"tables.{odd[0]}")
-        if self.dense.optimizer == "shampoo":
+        if self.trained_by_shampoo is not None:
             message = "shampoo is for weights that all ranks have, and modules differ from tower to tower"
             raise ConflictError(f"{message}; choose another dense.optimizer", "towers.module", "dense.optimizer")
         if self.dense.macs_per_sample is not None:
