@@ -14,6 +14,7 @@ import numpy as np
 from cost_models.beside_dense import EvenTables
 from cost_models.dense import parameter_bytes
 from cost_models.dense_size import dense_size
+from cost_models.dense_update import DenseUpdate
 from cost_models.lookup import Lookup
 from cost_models.peak import GRADIENT_COPIES, Peak
 from cost_models.resources import DEVICE, Resource
@@ -22,7 +23,6 @@ from cost_models.shards import Floats, Ints
 from cost_models.step_base import StepBase
 from cost_models.step_costs import StepCosts
 from cost_models.tables import NUMBER_BYTES, Tables
-from cost_models.workload.dense_part import COMPUTE_DTYPE_BYTES
 from cost_models.workload.formats import written_bytes
 from cost_models.workload.models import Workload
 
@@ -73,7 +73,10 @@ class TableAmounts:
     def dense_base(self, workload: Workload) -> StepBase:
         """What follows from the dense part of a workload alone."""
         model, software = self.model, self.model.coefficients.software
-        schedule = Schedule(model.topology, workload, model.kinds, software, None, has_towers=False, copies=None)
+        update = DenseUpdate.of(model.cluster, workload, model.kinds)
+        schedule = Schedule(
+            model.topology, workload, model.kinds, software, None, has_towers=False, copies=None, update=update
+        )
         return StepBase(workload, model.tables, model.kinds, model.batching, schedule, software, None)
 
     def fixed_parts(self, bases: Sequence[StepBase], which: Ints, sums: Floats) -> FixedParts:
@@ -141,7 +144,7 @@ class PeakOfModels:
         kept = np.array([dense_size(each).activation_elements if stated is None else stated for each in workloads])
         loaded, received, written = sums.T
         size = written_bytes(one.workload.communication.forward)
-        activations = kept * COMPUTE_DTYPE_BYTES[dense.dtype] * samples
+        activations = kept * dense.activation_bytes * samples
         return cls(
             one,
             parameters[which],

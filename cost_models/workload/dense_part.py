@@ -173,7 +173,7 @@ class Dense(Record):
         if self.macs_per_sample is not None or self.parameters is not None:
             message = "shampoo works on matrices; give layers (layers, or bottom_mlp and top_mlp) instead of totals"
             raise ConflictError(message, "optimizer", "macs_per_sample", "parameters")
-        unknown = [layer.name for layer in self.layers if layer.parameters]
+        unknown = [str(layer.name) for layer in self.layers if layer.parameters]
         if unknown:
             message = f"shampoo works on matrices; parameters of {', '.join(unknown)} have no shape: give its layers"
             raise ConflictError(message, "optimizer", "layers")

@@ -123,7 +123,7 @@ class Layers:
     def _does(self, name: str, macs: float, parameters: int, numbers: float) -> bool:
         sizes = self.sizes[name]
         own = sum(each.macs for each in sizes.products)
-        weights = sum(each.weights for each in sizes.products) + sizes.other_parameters
+        weights = sum(each.weights for each in sizes.products) + sum(sizes.vectors)
         return own == macs and weights == parameters and sizes.output.numbers == numbers
 
     def renamed(self, name: str, wanted: str) -> str:

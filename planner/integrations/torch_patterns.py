@@ -126,7 +126,7 @@ def _take_place(found: Layers, before: Mapping[str, Layer], members: Sequence[st
 
 def _parameters(found: Layers, name: str) -> int:
     sizes = found.sizes[name]
-    return sum(each.weights for each in sizes.products) + sizes.other_parameters
+    return sum(each.weights for each in sizes.products) + sum(sizes.vectors)
 
 
 def _head_sizes(layers: Mapping[str, Layer], core: Core, projections: Sequence[str]) -> dict[str, int] | None:
