@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cost_models.dense import DensePass
+from cost_models.dense import DensePass, SumsEnd
 from cost_models.kinds import RankKind
 from cost_models.loads import BlockLoad
 from cost_models.memory import Batching
@@ -31,6 +31,8 @@ class DensePasses:
     rest_s: Floats
     rest_forward_s: Floats
     first_gradients_s: Floats
+    sums: None = None
+    """They are of models with a replicated dense part."""
 
     @classmethod
     def of(cls, passes: Sequence[DensePass], which: Ints) -> "DensePasses":
@@ -138,6 +140,9 @@ class BesideDense:
         """
         begin = list[Seconds]()
         for k, (dense, (update_s, _), taken_s) in enumerate(zip(self.dense, self.lookups, sums_s, strict=True)):
+            if dense.sums is not None:
+                begin.append(np.maximum(dense.rest_s + self._shown_s(k, dense.rest_s, dense.sums) - taken_s, 0.0))
+                continue
             # Those of the last layers are summed beside the backward pass, the others when it has ended.
             ready_s = np.maximum(
                 dense.rest_forward_s + dense.first_gradients_s, dense.rest_s - self.last_share * taken_s
@@ -153,6 +158,14 @@ class BesideDense:
         if self.module_gradients_s is not None:
             return self.module_gradients_s[kind]
         return _largest(self._exchange_s("gradient_dist", kind).values())
+
+    def _shown_s(self, kind: int, rest_s: Seconds, sums: SumsEnd) -> Seconds:
+        """For how long sums of a sharded dense part keep a step waiting after `rest_s`: the exchange of gradients comes
+        later by what keeps the links of both busy; the rest goes on beside it, modules and the update."""
+        met_s = self._gradients_s(kind)
+        shared_s = np.minimum(sums.busy_after_s, met_s)
+        beside_s = self.parts[0].latency_s("gradient_dist") + met_s + self.lookups[kind][0] + self.modules_s[kind]
+        return np.maximum(shared_s, sums.end_s - rest_s + shared_s - beside_s)
 
     @property
     def copied_over(self) -> tuple[Resource, ...]:

@@ -23,6 +23,8 @@ class Members:
 
     def group(self, world: RankGroup) -> RankGroup:
         """One of these groups. Raises ValueError where they would not be alike."""
+        if self.size == world.size:
+            return world
         if world.size % self.size:
             raise ValueError(f"{world.size} ranks do not make groups of {self.size}; take a number that divides them")
         runs = world.size // self.size if self.are_peers else self.size

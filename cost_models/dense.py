@@ -36,11 +36,22 @@ class DensePass:
     """The part of `rest_s` before the backward pass."""
     first_gradients_s: float
     """The part of it after that, until gradients begin to be summed: those of the last layers fill the first bucket."""
+    sums: "SumsEnd | None" = None
+    """Where ranks shard it."""
 
     @property
     def total_s(self) -> float:
         """Seconds of the whole dense part."""
         return self.bottom_forward_s + self.bottom_backward_s + self.rest_s
+
+
+@dataclass(frozen=True)
+class SumsEnd:
+    """When gradients of a sharded dense part are summed, in seconds from the begin of `rest_s`."""
+
+    end_s: float
+    busy_after_s: float
+    """For how long the links are busy with them after `rest_s`."""
 
 
 def product_seconds(rates: Sequence[ProductRate], m: float, n: float, k: float) -> float:

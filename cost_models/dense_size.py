@@ -86,12 +86,12 @@ def dense_parts(workload: Workload) -> dict[PartName, DenseSize]:
     if not workload.layers:
         return {}
     sizes: dict[PartName, DenseSize] = {"bottom_mlp": DenseSize(), "interaction": DenseSize(), "top_mlp": DenseSize()}
-    for layer, part in zip(workload.layers, _parts(workload.layers), strict=True):
+    for layer, part in zip(workload.layers, layer_parts(workload.layers), strict=True):
         sizes[part] += layer_size(layer)
     return sizes
 
 
-def _parts(layers: Sequence[SizedLayer]) -> list[PartName]:
+def layer_parts(layers: Sequence[SizedLayer]) -> list[PartName]:
     """The part of the step that each layer belongs to."""
     last = len(layers)
     while last and layers[last - 1].kind == "linear" and layers[last - 1].needs_vectors:

@@ -8,7 +8,8 @@ from functools import cache
 from cost_models.arithmetic import ProductRate, fp32_rates, single_rates
 from cost_models.coefficients import optimizer_coefficients
 from cost_models.collective_calls import Members
-from cost_models.dense import optimizer_seconds, product_seconds
+from cost_models.dense import product_seconds
+from cost_models.dense_sharding import update_seconds
 from cost_models.group_laws import GroupLaws
 from cost_models.kinds import RankKind, world_of
 from cost_models.shampoo import SUM_PASSES, ShampooStep, Shape, block_products, root_flops
@@ -50,7 +51,7 @@ class DenseUpdate:
         divide it."""
         step = ShampooStep.of(workload)
         if step is None:
-            return cls(optimizer_seconds(workload, min(kind.hbm_bytes_per_s for kind in kinds)))
+            return cls(update_seconds(topology, workload, min(kind.hbm_bytes_per_s for kind in kinds)))
         gathered_s = _gathered_s(topology, workload, step)
         own = BlockSeconds.of_kinds(step, topology, workload, kinds)
         updates = [each.update(workload, gathered_s) for each in own]

@@ -38,13 +38,34 @@ class GroupLaws:
         if call.members.size == 1 or not call.buffer_bytes:
             return 0.0
         among = self._among(call.members)
+        line, port_bytes, card_bytes = self._moved(call)
+        port_s = port_bytes / np.array(line.port_bytes_per_s)
+        return line.latency_s + float(np.maximum(port_s, card_bytes * among.card_s_per_byte(call.operation)).max())
+
+    def latency_s(self, call: CollectiveCall) -> float:
+        """The part of `seconds` in which nothing moves yet; 0 where nothing has to."""
+        if call.members.size == 1 or not call.buffer_bytes:
+            return 0.0
+        return self._moved(call)[0].latency_s
+
+    def busy_s(self, call: CollectiveCall) -> tuple[Floats, Floats]:
+        """[K] seconds for which a call keeps the port of each rank busy, and its card with what the rank itself sends;
+        zeros where nothing has to move."""
+        if call.members.size == 1 or not call.buffer_bytes:
+            none = np.zeros(len(self._topology.nodes))
+            return none, none
+        line, port_bytes, card_bytes = self._moved(call)
+        rates = self._among(call.members).card_bytes_per_s(call.operation)
+        return port_bytes / np.array(line.port_bytes_per_s), card_bytes / rates
+
+    def _moved(self, call: CollectiveCall) -> tuple[ExchangeLine, Floats, Floats]:
+        """The fastest line of a call, and the bytes [K] that it moves over each port, and over each card."""
+        among = self._among(call.members)
         crossings = [call.crossing(kind.world, in_network=kind.reduces_in_network) for kind in among.kinds]
         port_bytes = np.array([float(crossing.port) for crossing in crossings])
         card_bytes = np.array([float(crossing.card) for crossing in crossings])
         lines = among.lines[call.operation]
-        line = lines[fastest_line(lines, port_bytes)]
-        port_s = port_bytes / np.array(line.port_bytes_per_s)
-        return line.latency_s + float(np.maximum(port_s, card_bytes * among.card_s_per_byte(call.operation)).max())
+        return lines[fastest_line(lines, port_bytes)], port_bytes, card_bytes
 
     def total_seconds(self, calls: Iterable[CollectiveCall]) -> float:
         """Time of several one after the other."""
@@ -63,7 +84,7 @@ class _Groups:
         library_s = software_of(workload).collective_latency_s.value
         self.lines = {each: self._lines(topology, each, library_s) for each in OPERATIONS}
         fabric = Fabric(topology)
-        rates = self._card_bytes_per_s("all_to_all"), self._card_bytes_per_s("all_reduce")
+        rates = self.card_bytes_per_s("all_to_all"), self.card_bytes_per_s("all_reduce")
         groups = members.group_of_rank(topology.world_size)
         self._slowdowns = [uplink_slowdown(topology, groups, rate) for rate in rates]
         self._ranks_per_card = np.array([_ranks_per_card(fabric, kind) for kind in range(len(self.kinds))])
@@ -71,9 +92,9 @@ class _Groups:
     def card_s_per_byte(self, operation: CollectiveOperation) -> Floats:
         """[K] time of a byte that each rank sends over its card, those that share it included."""
         slowdown = self._slowdowns[operation != "all_to_all"]
-        return np.asarray(slowdown * self._ranks_per_card / self._card_bytes_per_s(operation))
+        return np.asarray(slowdown * self._ranks_per_card / self.card_bytes_per_s(operation))
 
-    def _card_bytes_per_s(self, operation: CollectiveOperation) -> Floats:
+    def card_bytes_per_s(self, operation: CollectiveOperation) -> Floats:
         """[K] of a whole card. Reduce-scatters and all-gathers are the halves of an all-reduce."""
         exchanges = operation == "all_to_all"
         return np.array([kind.nic_all_to_all if exchanges else kind.nic_all_reduce for kind in self.kinds])

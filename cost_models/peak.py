@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from cost_models.dense import parameter_bytes
+from cost_models.dense_sharding import sharded_bytes, sharding_of
 from cost_models.dense_size import dense_size, tower_sizes
 from cost_models.memory import Batching
 from cost_models.tables import NUMBER_BYTES, Tables
@@ -50,6 +51,8 @@ class Peak:
     """Whether what is needed at one moment is there at the other, too."""
     hbm_bytes: float
     """Usable on the rank that has the most."""
+    dense_shard_ranks: int = 1
+    """Ranks that share what is sharded of the dense part."""
 
     @cached_property
     def residency(self) -> Residency:
@@ -88,12 +91,19 @@ class Peak:
     def rank_bytes(self) -> dict[str, float]:
         """Bytes on every rank, whatever is placed, by what they are for."""
         workload = self.workload
-        always = {"parameters": parameter_bytes(workload), "loaded": self.residency.loaded * self.loaded_bytes}
+        always = self._parameters | {"loaded": self.residency.loaded * self.loaded_bytes}
         if self.static_buffers and workload.mode == "training":
             return always | self._after_forward | self._in_exchange
         if workload.mode == "inference" or self._hidden_bytes >= 0:
             return always | self._after_forward
         return always | {"activations": 0.0} | self._in_exchange
+
+    @property
+    def _parameters(self) -> dict[str, float]:
+        if not sharding_of(self.workload).is_sharded:
+            return {"parameters": parameter_bytes(self.workload)}
+        sharded = sharded_bytes(self.workload, self.dense_shard_ranks)
+        return {"parameters": sharded.held, "gathered": sharded.gathered}
 
     @property
     def _hidden_bytes(self) -> float:

@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from cost_models.coefficients import SoftwareCoefficients
+from cost_models.dense_sharding import DENSE_GATHER, ShardedDense, sharding_of
 from cost_models.dense_update import DenseUpdate
 from cost_models.exchange_lines import ExchangeLine, exchange_lines
 from cost_models.kinds import RankKind
@@ -36,7 +37,9 @@ from topologies.fabric import Fabric
 
 _EXCHANGED = frozenset({"output_dist", "gradient_dist"})
 """Terms whose hierarchical exchange may come in phases."""
-_REDUCED = frozenset({"all_reduce", "tower_all_reduce", "replica_all_reduce", "replica_sync", "replica_shards"})
+_REDUCED = frozenset(
+    {"all_reduce", "tower_all_reduce", "replica_all_reduce", "replica_sync", "replica_shards", "dense_units"}
+)
 _GRADIENTS = frozenset({"all_reduce", "tower_all_reduce"})
 _NODE_SUMS = frozenset({"node_sums", "node_sums_backward"})
 _BY_CARD = ("nic", "uplink")
@@ -98,6 +101,8 @@ class Schedule:
             shards_replicas=is_training and copies is not None and copies.is_fully_sharded,
             has_towers=has_towers,
             has_modules=has_towers and bool(workload.tower_modules),
+            gathers_dense=sharding_of(workload).strategy in ("zero1", "zero2"),
+            gathers_units=sharding_of(workload).strategy == "fsdp",
         )
         self.stage_of_term: dict[str, str] = stage_of_terms(self._setting)
         self.stages: tuple[str, ...] = tuple(dict.fromkeys(self.stage_of_term.values()))
@@ -270,7 +275,10 @@ class Schedule:
         overhead_s = self._software.step_overhead_s.value
         if self._setting.is_training:
             overhead_s = max(overhead_s, self._update.moved_s) + self._update.beyond_overhead_s
-        return np.array([overhead_s * (stage == "overhead") for stage in self.stages])
+        constants = {"overhead": overhead_s}
+        if self._setting.gathers_dense:
+            constants[DENSE_GATHER] = ShardedDense(self._topology, self._workload).gather_after_update_s()
+        return np.array([constants.get(stage, 0.0) for stage in self.stages])
 
     @property
     def collectives(self) -> tuple[str, ...]:

@@ -37,6 +37,10 @@ class StepSetting:
     """Whether vectors travel through towers."""
     has_modules: bool = False
     """Whether each tower has a module."""
+    gathers_dense: bool = False
+    """Whether whole weights of the dense part are gathered after their update."""
+    gathers_units: bool = False
+    """Whether those of its units are gathered before each pass."""
 
 
 Condition = Callable[[StepSetting], bool]
@@ -109,6 +113,7 @@ STAGES: dict[str, StageSpec] = {
         StageSpec("all_reduce", is_collective=True),
         StageSpec("replica_sync", is_collective=True),
         StageSpec("overhead"),
+        StageSpec("dense_gather"),
     )
 }
 TERMS: tuple[TermSpec, ...] = (
@@ -165,7 +170,9 @@ TERMS: tuple[TermSpec, ...] = (
     ),
     TermSpec("replica_sync", "replica_sync", "exchange", when=lambda setting: setting.averages_replicas),
     TermSpec("replica_shards", "dense", "exchange", when=lambda setting: setting.shards_replicas),
+    TermSpec("dense_units", "dense", "exchange", when=lambda setting: setting.gathers_units),
     TermSpec("overhead", "overhead", "nothing"),
+    TermSpec("dense_gather", "dense_gather", "nothing", when=lambda setting: setting.gathers_dense),
 )
 
 

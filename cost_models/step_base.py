@@ -10,23 +10,26 @@ from cost_models import collectives, towers
 from cost_models.beside_dense import BesideDense, DensePasses, EvenTables, Seconds
 from cost_models.coefficients import SoftwareCoefficients
 from cost_models.dense import DensePass, dense_seconds
+from cost_models.dense_sharding import ShardedDense, sharding_of
 from cost_models.dense_size import dense_parts, dense_size
 from cost_models.kinds import RankKind
 from cost_models.memory import Batching
 from cost_models.model import Column
 from cost_models.replication import Replication
-from cost_models.resources import DEVICE, FETCHES, Resource
+from cost_models.resources import DEVICE, FETCHES, LINK_IN, LINK_OUT, NIC_IN, NIC_OUT, Resource
 from cost_models.schedule import Schedule
 from cost_models.shards import Floats, Ints
 from cost_models.step_exchanges import reduction_line
 from cost_models.tables import Tables
 from cost_models.workload.models import Workload
+from topologies.cluster import Topology
 
 
 @dataclass
 class StepBase:
     """Launches, first answers and the dense part of one workload on K kinds of rank, and what runs beside that."""
 
+    topology: Topology
     workload: Workload
     tables: Tables
     kinds: tuple[RankKind, ...]
@@ -34,6 +37,8 @@ class StepBase:
     schedule: Schedule
     software: SoftwareCoefficients
     replication: Replication | None
+    sharded: ShardedDense | None = field(init=False)
+    """None where ranks replicate the dense part."""
     constants: Floats = field(init=False)
     """[stages] seconds without the latencies of exchanges."""
     loads: Floats = field(init=False)
@@ -50,6 +55,8 @@ class StepBase:
     """The fixed overhead."""
 
     def __post_init__(self) -> None:
+        is_sharded = sharding_of(self.workload).is_sharded
+        self.sharded = ShardedDense(self.topology, self.workload) if is_sharded else None
         passes, parts = self.software.activation_passes.value, dense_parts(self.workload)
         whole = sum(part.parameters for part in parts.values())
         self.dense = tuple(self._dense_seconds(kind, passes) for kind in self.kinds)
@@ -78,13 +85,22 @@ class StepBase:
                 self._put(loads[k], "lookup_backward", _in_step(DEVICE, kind.update_launch_s, kind), k)
                 self._put(loads[k], "bottom_mlp_backward", {DEVICE: dense.bottom_backward_s}, k)
                 self._put(loads[k], "dense", _in_dense(coded / kind.hbm_bytes_per_s, kind), k)
-                summing = self.summing_kinds[k]
-                reduce = collectives.all_reduce_seconds(gradient, summing, self._reduction_port(gradient, k))
-                self._put(loads[k], "all_reduce", {resource: float(value) for resource, value in reduce.items()}, k)
+                self._put(loads[k], "all_reduce", self._summed_over(gradient, k), k)
+                if self.sharded is not None:
+                    for term, first in (("bottom_mlp_forward", True), ("dense_units", False)):
+                        self._put(loads[k], term, _over_links(self.sharded.gathered_over(first=first), k), k)
             if self.schedule.has_towers and workload.tower_modules:
                 for term, seconds in towers.module_loads(workload, kind, self.batching, software).items():
                     self._put(loads[k], term, seconds, k)
         return loads
+
+    def _summed_over(self, gradient_bytes: float, kind: int) -> dict[Resource, float]:
+        """What sums of the dense gradients keep busy on a kind of rank, and gathers beside them where it is sharded."""
+        if self.sharded is not None:
+            return _over_links(self.sharded.summed_over(), kind)
+        port = self._reduction_port(gradient_bytes, kind)
+        reduce = collectives.all_reduce_seconds(gradient_bytes, self.summing_kinds[kind], port)
+        return {resource: float(value) for resource, value in reduce.items()}
 
     @property
     def summing_kinds(self) -> tuple[RankKind, ...]:
@@ -93,7 +109,9 @@ class StepBase:
 
     def _dense_seconds(self, kind: RankKind, passes: float) -> DensePass:
         """Those of the dense part on a kind of rank, with activations `passes` times through device memory."""
-        return dense_seconds(self.workload, self.batching.samples_per_rank, kind, passes)
+        samples = self.batching.samples_per_rank
+        dense = dense_seconds(self.workload, samples, kind, passes)
+        return dense if self.sharded is None else self.sharded.stalled(dense, samples, kind, passes)
 
     def activation_seconds(self) -> float:
         """Seconds of the stage `dense` in which activations cross device memory, on the slowest kind of rank."""
@@ -125,8 +143,10 @@ class StepBase:
         schedule, beside = self.schedule, self.beside_dense(lookups, parts)
         if schedule.stage_of_term.get("all_reduce") == "dense" and "replica_shards" not in schedule.stage_of_term:
             summing = [c for c, column in enumerate(self.schedule.columns) if self._sums_gradients(column)]
-            sums_s = self.loads[:, summing].max(axis=1, initial=0.0)
-            self._delay(summing, beside.sums_begin_s(sums_s))
+            sums_s = self.loads[:, summing]
+            if self.sharded is not None:
+                sums_s = sums_s * self._ranks_sharing(summing)
+            self._delay(summing, beside.sums_begin_s(sums_s.max(axis=1, initial=0.0)))
         if schedule.ids_overlap or schedule.is_prefetched:
             fetched = schedule.fetched_over
             self._hide(beside.hidden_s(), lambda resource: resource.with_ids or resource in fetched)
@@ -154,13 +174,20 @@ class StepBase:
         others = [c for c in of_stage if c not in hiding]
         self._delay(others, [np.maximum(hidden, 0.0)] * len(self.kinds))
 
+    def _ranks_sharing(self, columns: Sequence[int]) -> Floats:
+        """[K, columns] ranks that share what a rank of each kind uses."""
+        schedule = self.schedule
+        instances = [schedule.resource_of_rank(schedule.columns[c].resource) for c in columns]
+        sharing = [np.bincount(instance)[instance] for instance in instances]
+        kinds = range(len(self.kinds))
+        return np.array([[of[schedule.kind_of_rank == k].max() for of in sharing] for k in kinds], dtype=float)
+
     def _delay(self, columns: Sequence[int], seconds: Sequence[Seconds]) -> None:
         """Let work on the resources of these columns begin so many `seconds` [K] later."""
         for c in columns:
-            instance = self.schedule.resource_of_rank(self.schedule.columns[c].resource)
-            sharing = np.bincount(instance)[instance]
+            sharing = self._ranks_sharing([c])[:, 0]
             for k, late_s in enumerate(seconds):
-                later_s = late_s / sharing[self.schedule.kind_of_rank == k].max()
+                later_s = late_s / sharing[k]
                 self.loads[k, c] += later_s
                 self.begins[k, c] += later_s
 
@@ -202,6 +229,12 @@ class StepBase:
                 sharing = np.bincount(self.schedule.resource_of_rank(column.resource))
                 busy_s = np.maximum(busy_s, self.loads[:, c] * sharing.max())
         return tuple(busy_s.tolist())
+
+
+def _over_links(busy_s: tuple[Floats, Floats], kind: int) -> dict[Resource, float]:
+    """Seconds of the ports and cards [K] of a kind of rank, both ways."""
+    port_s, card_s = (float(seconds[kind]) for seconds in busy_s)
+    return {LINK_OUT: port_s, LINK_IN: port_s, NIC_OUT: card_s, NIC_IN: card_s}
 
 
 def _in_step(own: Resource, seconds: float, kind: RankKind) -> dict[Resource, float]:

@@ -21,6 +21,7 @@ from cost_models.amounts import NO_RESERVE, Amount, Reserve
 from cost_models.averaging import Averaging, AveragingLine
 from cost_models.beside_dense import EvenTables
 from cost_models.coefficients_used import StepCoefficients
+from cost_models.dense_sharding import shard_ranks
 from cost_models.dense_update import DenseUpdate
 from cost_models.exchange_lines import ExchangeLine, fastest_line
 from cost_models.joint_lines import JointLine
@@ -92,6 +93,7 @@ class StepCosts(CostModel):
             loads_ids=not self.coefficients.software.ids_arrive_sharded,
             static_buffers=self.coefficients.software.static_buffers,
             hbm_bytes=max(float(kind.memory_bytes[MEMORY_HBM]) for kind in self.kinds),
+            dense_shard_ranks=shard_ranks(topology, workload),
         )
         self.batching: Batching = self.peak.batching
         self.update = DenseUpdate.of(self.cluster, self.stated_workload, self.kinds)
@@ -116,7 +118,9 @@ class StepCosts(CostModel):
         of_lines = REPLICA_SYNC, *EXCHANGE_OF
         self.protocol_stages = tuple(stage for stage in self.schedule.collectives if stage in of_lines)
         software = self.coefficients.software
-        self._base = StepBase(workload, self.tables, self.kinds, self.batching, self.schedule, software, replication)
+        self._base = StepBase(
+            topology, workload, self.tables, self.kinds, self.batching, self.schedule, software, replication
+        )
         parts = tuple(model.even_tables for _, model in self.models_by_copies)
         self._base.let_others_run_beside_the_dense_part(self._even_lookups(), parts)
         self._beside: Floats = self._base.constants  # without the latencies of exchanges

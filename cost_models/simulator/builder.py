@@ -11,6 +11,7 @@ from cost_models.shards import PLACEMENT_TIERS, Floats, Ints
 from cost_models.simulator.collectives import Collectives
 from cost_models.simulator.demand import Demand
 from cost_models.simulator.dense_part import DenseKernels
+from cost_models.simulator.dense_shards import ShardedKernels
 from cost_models.simulator.exchanges import Exchanges
 from cost_models.simulator.host_transfers import HostTransfers
 from cost_models.simulator.network import IN, OUT, SimulatedNetwork
@@ -66,7 +67,9 @@ class Builder:
         the inverse roots of Shampoo, instead of the mean step's share of them."""
         self._network, self._workload, self._software = network, workload, software
         self._streams = Streams(network.world)
-        self._dense = DenseKernels(self._streams, network, workload, software)
+        is_sharded = workload.dense.sharding is not None and workload.dense.sharding.is_sharded
+        self._shards = ShardedKernels(self._streams, network, workload, software) if is_sharded else None
+        self._dense = self._shards or DenseKernels(self._streams, network, workload, software)
         self._with_roots = with_roots
         self._through_towers, self._capacity, self._hubs = through_towers, capacity, KnownHubs()
         self._parts = [self._exchanges_in(each, whose) for each, whose in zip(groups, _whose(groups), strict=True)]
@@ -236,6 +239,8 @@ class Builder:
             reduced = dense.preconditioners.run(step, slow, reduced, with_roots=self._with_roots)
         seconds = dense.optimizer_s(slow) + replicas_s * updated * slow + coded
         end = streams.run(Label("dense optimizer", "dense optimizer", COMPUTE, step), seconds, [reduced])
+        if self._shards is not None:
+            end = self._shards.gathered(step, end)
         for copies, part in zip(self._copies, demand.parts, strict=True):
             end = end if copies is None else copies.average(step, part, end)
         return end

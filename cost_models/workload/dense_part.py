@@ -5,6 +5,7 @@ from typing import Annotated, Literal, Self, get_args
 from pydantic import BeforeValidator, Field, model_validator
 
 from cost_models.workload import spellings, words
+from cost_models.workload.dense_sharding import DenseSharding
 from cost_models.workload.formats import wire_bytes
 from cost_models.workload.layers import NUMERICAL, Layer
 from cost_models.workload.optimizers import (
@@ -35,7 +36,7 @@ OF_SHORTHANDS = ("bottom_mlp", "interaction", "dcn_layers", "dcn_low_rank", "poo
 
 
 class Dense(Record):
-    """The part of the model that every rank holds: by its layers, or by its totals."""
+    """The part of the model that every rank computes: by its layers, or by its totals."""
 
     layers: Annotated[tuple[Layer, ...], Field(exclude_if=lambda layers: not layers)] = ()
     """The layers as a graph, instead of bottom_mlp, interaction and top_mlp, which stand for the graph of a DLRM or a
@@ -73,6 +74,8 @@ class Dense(Record):
     optimizer: DenseOptimizer = "sgd"
     shampoo: Annotated[Shampoo | None, LATER] = None
     """How the optimizer shampoo is set up. Unset: as its published defaults."""
+    sharding: Annotated[DenseSharding | None, LATER] = None
+    """Whether ranks shard it; a policy may choose. Unset: every rank has all of it."""
     extra_bytes: Annotated[int, Field(ge=0, exclude_if=lambda size: not size)] = 0
     """Memory of every rank beyond parameters that are trained, their gradients and optimizer state: buffers, frozen
     parameters."""

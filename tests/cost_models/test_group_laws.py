@@ -33,6 +33,7 @@ def test_groups_are_runs_of_ranks_or_those_at_the_same_place_of_each() -> None:
         assert [[rank for rank in range(8) if of_rank[rank] == group] for group in range(len(groups))] == groups
         near = sum(rank < 4 for rank in groups[0])
         assert members.group(world) == RankGroup(near, near, len(groups[0]))
+    assert Members(4).group(RankGroup(3, 3, 4)) == RankGroup(3, 3, 4), "all of them, however unequal nodes are"
     with pytest.raises(ValueError, match="8 ranks do not make groups of 3"):
         Members(3).group(world)
     with pytest.raises(ValueError, match="runs of 4 ranks cut the 6 of a domain unevenly"):
