@@ -54,6 +54,9 @@ def diff(
         streams.say("\n".join(stage_differences(*plans)))
     if words := scenario_words(*(plan.robust for plan in plans)):
         streams.say(words)
+    was, now = ("replicate" if plan.dense is None else plan.dense.words for plan in plans)
+    if was != now:
+        streams.say(f"the dense part was {was} and is {now}: trainers wrap it in another way")
     if names := restarted(*plans):
         shown = ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN:,} more" if len(names) > SHOWN else "")
         streams.say(

@@ -158,6 +158,14 @@ SyncEveryFlag = Annotated[
     int | None,
     typer.Option(metavar="STEPS", min=1, help="With --replicas: average the copies after so many steps. Unset: 1."),
 ]
+DenseFlag = Annotated[
+    str | None,
+    typer.Option(
+        metavar="WORD[=node]",
+        help="How ranks hold the dense part: replicate, zero1, zero2, fsdp, or auto for the shortest step; =node shares"
+        " shards among the ranks of each node. Unset: as the workload says.",
+    ),
+]
 PricesFlag = Annotated[
     str | None,
     typer.Option(

@@ -108,11 +108,12 @@ def policy(
     reserve: Sequence[str] | None = None,
     replicas: Sequence[str] | None = None,
     sync_every: int | None = None,
+    dense: str | None = None,
     robust: str | None = None,
     goals: str | None = None,
 ) -> "Document":
-    """The policy of a file, narrowed by flags; --runtime, --exchange, --reserve, --replicas, --sync-every, --robust and
-    --goals take the place of what it says."""
+    """The policy of a file, narrowed by flags; --runtime, --exchange, --reserve, --replicas, --sync-every, --dense,
+    --robust and --goals take the place of what it says."""
     from typing import get_args
 
     from cost_models.shards import MEMORY_TIERS, PLACEMENT_TIERS, SHARDINGS, STATE_PLACES
@@ -149,6 +150,7 @@ def policy(
             raise typer.BadParameter(f"{text!r} is not TIER=SIZE; write for example hbm=10%", param_hint="--reserve")
         replace(document, ("reserve", word("--reserve", tier, MEMORY_TIERS)), size, f"--reserve {text}")
     _set_replicas(document, replicas or (), sync_every)
+    _set_dense(document, dense)
     _set_robust(document, robust)
     _set_goals(document, goals)
     return document
@@ -186,6 +188,21 @@ def _rule(text: str) -> dict[str, object]:
         message = f"{text!r} is not GLOB=COPIES; write for example 'user_*=4'"
         raise typer.BadParameter(message, param_hint="--replicas")
     return {"tables": match, "factor": int(copies)}
+
+
+def _set_dense(document: "Document", text: str | None) -> None:
+    """How ranks hold the dense part: `fsdp`, or `fsdp=node`."""
+    from typing import get_args
+
+    from cost_models.workload.dense_sharding import STRATEGY_WORDS, ShardedOver
+    from planner.formulation.policy import replace
+
+    if text is not None:
+        strategy, equals, over = text.partition("=")
+        chosen: dict[str, object] = {"strategy": word("--dense", strategy, ("auto", *STRATEGY_WORDS))}
+        if equals:
+            chosen["over"] = word("--dense", over, get_args(ShardedOver))
+        replace(document, ("dense",), chosen, f"--dense {text}")
 
 
 def _set_robust(document: "Document", quantile: str | None) -> None:

@@ -34,6 +34,7 @@ def memory(
     if (plan is None) == (topology is None):
         raise typer.BadParameter("give either a plan document or --topology and --workload")
 
+    from planner.formulation.dense_choices import expect_one_strategy
     from planner.formulation.policy import Policy
     from planner.reports import memory as report
     from planner.reports import words
@@ -57,6 +58,7 @@ def memory(
         cluster, model = inputs.load_inputs(topology, workload, nodes=nodes, global_batch=global_batch, overrides=set_)
         rules = validate(inputs.policy(policy, reserve=reserve), Policy)
         rules.expect_nominal("memory is that")
+        expect_one_strategy(rules.dense, "memory is that")
         rules.expect_no_goals("memory is that of any plan")
         records, warning = report.of_inputs(cluster, model, rules), None
     if output_format is Format.TABLE:

@@ -48,6 +48,7 @@ def plan(
     reserve: flags.ReserveFlag = None,
     replicas: flags.ReplicasFlag = None,
     sync_every: flags.SyncEveryFlag = None,
+    dense: flags.DenseFlag = None,
     robust: flags.RobustFlag = None,
     goals: flags.GoalsFlag = None,
     time_limit: Annotated[
@@ -162,6 +163,7 @@ def plan(
         reserve=reserve,
         replicas=replicas,
         sync_every=sync_every,
+        dense=dense,
         robust=robust,
         goals=goals,
     )

@@ -12,6 +12,7 @@ from planner.cli.streams import Format
 from topologies.sentences import counted
 
 if TYPE_CHECKING:
+    from cost_models.workload.models import Workload
     from planner.document.plan import Plan
     from planner.formulation.policy import Policy
     from topologies.documents import Record
@@ -94,7 +95,7 @@ def verify(
     rules = inputs.policy(policy, **narrowing) if policy is not None or any(narrowing.values()) else None  # type: ignore[arg-type]
     allowed = None if rules is None else _as_planned(validate(rules, Policy), document)
     if model is not None:
-        model = priced_as_run(model, allowed or document.provenance.policy)
+        model = _with_strategy_of(document, priced_as_run(model, allowed or document.provenance.policy))
     former = None if from_ is None else load_plan(from_)
     streams.doing(f"computing {plan.name} anew")
     violations = violations_of(document, former, plan.parent)
@@ -113,6 +114,18 @@ def verify(
         streams.say(f"{plan}: {counted(len(violations), 'violation')}")
         raise typer.Exit(ExitCode.GATE_FAILED)
     streams.say(f"{plan}: everything holds; as stated, not recomputed: {in_words(stated)}")
+
+
+def _with_strategy_of(document: "Plan", workload: "Workload") -> "Workload":
+    """The workload with the strategy of the dense part that was found, where the policy leaves that open."""
+    from cost_models.dense_sharding import sharding_of
+    from planner.document.planned import planned_inputs
+    from planner.formulation.dense_choices import with_sharding
+
+    dense = document.provenance.policy.dense
+    if dense is None or dense.settled is not None or workload.dense.sharding is not None:
+        return workload
+    return with_sharding(workload, sharding_of(planned_inputs(document)[1]))
 
 
 def _as_planned(policy: "Policy", document: "Plan") -> "Policy":

@@ -8,20 +8,23 @@ from typing import Literal
 import numpy as np
 from pydantic import ValidationError
 
+from cost_models.dense_sharding import is_shardable
 from cost_models.dense_update import why_no_groups
 from cost_models.model import CostModel
 from cost_models.shards import HOME_OF_TIER, PLACEMENT_TIERS, SHARDINGS, STATE_PLACES, USUAL_SHARDINGS, MemoryTier
 from cost_models.towers import divides
 from cost_models.workload.dense_part import Dtype
+from cost_models.workload.dense_sharding import STRATEGY_WORDS, DenseSharding
 from cost_models.workload.formats import FORMATS
 from cost_models.workload.models import Workload
 from cost_models.workload.optimizers import STATE, Optimizer
+from planner.formulation.dense_choices import with_sharding
 from planner.formulation.policy import RUNTIMES, USUAL_TIERS, Policy
 from planner.problem.numbers import Floats
 from topologies.cluster import MOST_RANKS, NodeGroup, Topology
 from topologies.units import MOST_BYTES, format_bytes
 
-Kind = Literal["tiers", "nodes", "reserve", "dtype", "optimizer", "optimizer_state", "shardings"] | MemoryTier
+Kind = Literal["tiers", "nodes", "reserve", "dtype", "optimizer", "optimizer_state", "shardings", "dense"] | MemoryTier
 MOST_GROWTH = 64
 """Times a cluster's nodes that are tried at most; of a memory, times its size, sixteen-fold again."""
 FINEST_STEP = 32
@@ -89,6 +92,7 @@ def knobs_of(model: CostModel, policy: Policy, bytes_short: Floats) -> Iterator[
     yield from _optimizer(now)
     yield from _optimizer_state(now, model)
     yield from _shardings(now)
+    yield from _dense(now, model)
 
 
 def _knob_of_changes(kind: Kind, was: str, changes: list[Change], futile: str) -> Iterator[Knob]:
@@ -115,6 +119,20 @@ def _shardings(now: PlanningInputs) -> Iterator[Knob]:
         now, "shardings", SHARDINGS, used, missing, lambda added: added[0] if len(added) == 1 else "every sharding"
     )
     return _knob_of_changes("shardings", ",".join(used), changes, "allowing other shardings")
+
+
+def _dense(now: PlanningInputs, model: CostModel) -> Iterator[Knob]:
+    """The dense part sharded, where it is not and may be: the least bytes last."""
+    if now.policy.dense is not None or now.workload.dense.sharding is not None or not model.chooses_dtypes:
+        return iter(())
+    changes = []
+    for word in STRATEGY_WORDS[1:]:
+        workload = with_sharding(now.workload, DenseSharding(strategy=word))
+        if is_shardable(now.topology, workload):
+            inputs = replace(now, workload=workload)
+            words = f"the dense part sharded ({word}); --dense auto finds the fastest strategy"
+            changes.append(Change(inputs, word, f"--dense {word}", words))
+    return _knob_of_changes("dense", "replicate", changes, "sharding the dense part")
 
 
 def _dtype(now: PlanningInputs) -> Iterator[Knob]:

@@ -15,6 +15,7 @@ from cost_models.shards import PlacementTier, Sharding, StatePlace
 from cost_models.stages import VectorExchange
 from cost_models.workload.dense_part import Dtype
 from planner.document.certificates import Proof
+from planner.document.dense import PlannedDense
 from planner.document.files import faults_located, read_json, write_file
 from planner.document.moves import Moves
 from planner.document.origin import Provenance
@@ -185,6 +186,8 @@ class Plan(Record):
     ranks: tuple[RankPlan, ...]
     replicas: Annotated[PlannedReplicas | None, Field(exclude_if=lambda value: value is None)] = None
     """The groups of ranks, where the policy speaks of any."""
+    dense: Annotated[PlannedDense | None, Field(exclude_if=lambda value: value is None)] = None
+    """How ranks hold the dense part, where the policy speaks of it or they shard it; unset: each has all of it."""
     robust: Annotated[Robustness | None, Field(exclude_if=lambda value: value is None)] = None
     """What it takes in scenarios, where the policy asks for a small quantile of these."""
     goals: Annotated[tuple[GoalReached, ...], Field(exclude_if=lambda value: not value)] = ()
@@ -211,6 +214,8 @@ class Plan(Record):
         parts.append(f'"ranks":{_lines(map(_dump, self.ranks))}')
         if self.replicas is not None:
             parts.append(f'"replicas":{_dump(self.replicas)}')
+        if self.dense is not None:
+            parts.append(f'"dense":{_dump(self.dense)}')
         if self.robust is not None:
             parts.append(f'"robust":{_dump(self.robust)}')
         if self.goals:

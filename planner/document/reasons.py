@@ -31,7 +31,9 @@ class TableDemand(Record):
 class Remedy(Record):
     """One change of the inputs, everything else as it is."""
 
-    change: Literal["tiers", "nodes", "reserve", "dtype", "optimizer", "optimizer_state", "shardings"] | MemoryTier
+    change: (
+        Literal["tiers", "nodes", "reserve", "dtype", "optimizer", "optimizer_state", "shardings", "dense"] | MemoryTier
+    )
     group: str | None
     """The node group that changes; null where it is not the cluster."""
     was: str

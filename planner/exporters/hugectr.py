@@ -9,6 +9,7 @@ from planner.document.plan import Plan
 from planner.document.replicas import expect_one_world
 from planner.exporters.formats import Exported, ExportRequest, Names
 from planner.exporters.refusals import Placed, refuse
+from planner.exporters.torchrec_dense import expect_replicated
 
 
 def export(request: ExportRequest) -> Exported:
@@ -27,6 +28,7 @@ def hugectr_sharding(plan: Plan, *, names: Names = "name", source: str = "plan")
     placed = Placed.of(plan, source)
     expect_one_world(plan.replicas, source, "HugeCTR trains one world; plan without --replicas")
     refuse(placed, "hugectr")
+    expect_replicated(placed, "HugeCTR")
     called = [table.name if names == "name" else str(number) for number, table in enumerate(plan.tables)]
     matrix: list[list[str]] = [[] for _ in range(len(placed.model.host_of_rank))]
     strategy: dict[str, list[str]] = {"mp": [], "dp": []}

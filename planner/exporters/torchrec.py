@@ -17,6 +17,7 @@ from planner.document.replicas import expect_one_world
 from planner.exporters.formats import Exported, ExportRequest
 from planner.exporters.modules import module_paths
 from planner.exporters.refusals import Placed, refuse
+from planner.exporters.torchrec_dense import dense_notes, dense_strategy, expect_replicated
 from planner.exporters.torchrec_groups import (
     MODULES,
     Parameters,
@@ -40,7 +41,8 @@ def export_plan(request: ExportRequest) -> Exported:
     document = torchrec_plan(
         request.plan, modules=request.modules, compute_device=request.device, source=request.source
     )
-    return Exported(document, len(request.plan.tables), (*qcomms_notes(request.plan), *_groups_notes(request.plan)))
+    notes = (*qcomms_notes(request.plan), *_groups_notes(request.plan), *dense_notes(Placed.of(request.plan, "plan")))
+    return Exported(document, len(request.plan.tables), notes)
 
 
 def export_constraints(request: ExportRequest) -> Exported:
@@ -81,7 +83,7 @@ def torchrec_plan(
         kept = with_one_copy(table, copies, model)
         parameter = _parameter(kept, profile, workload.stored_rows(profile), _placements(own, compute_device))
         plans[module].setdefault(path, {})[name] = parameter
-    quantized, groups = qcomms(workload), dmp_collection(plan)
+    quantized, groups, dense = qcomms(workload), dmp_collection(plan), dense_strategy(placed)
     if groups is not None and copies_of:
         groups["submodule_configs"] = submodule_configs(model, copies_of, plans, source)
     return {
@@ -92,6 +94,7 @@ def torchrec_plan(
         "compute_device": compute_device,
         **({} if quantized is None else {"qcomms": quantized}),
         **({} if groups is None else {"dmp_collection": groups}),
+        **({} if dense is None else {"dense": dense}),
         "plan": plans[None],
     }
 
@@ -211,6 +214,7 @@ def torchrec_constraints(plan: Plan, *, source: str = "plan") -> dict[str, Any]:
     placed = Placed.of(plan, source)
     expect_one_world(plan.replicas, source, "TorchRec's planner plans no groups; export to torchrec, and use that plan")
     refuse(placed, "torchrec")
+    expect_replicated(placed, "constraints")
     return {
         "kind": "torchrec_constraints",
         "torchrec": VERSION,
@@ -263,6 +267,7 @@ def easyrec_plan(plan: Plan, *, modules: Sequence[str], source: str = "plan") ->
     expect_one_world(plan.replicas, source, "TorchEasyRec trains one world; plan without --replicas")
     whole = torchrec_plan(plan, modules=modules, source=source)["plan"]
     _refuse_precise_caches(Placed.of(plan, source))
+    expect_replicated(Placed.of(plan, source), "TorchEasyRec")
     kept = ("sharding_type", "compute_kernel", "ranks")
     return {
         path: {name: {key: parameter[key] for key in kept} for name, parameter in parameters.items()}

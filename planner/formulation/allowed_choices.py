@@ -23,6 +23,7 @@ from cost_models.shards import (
 from cost_models.stages import VectorExchange
 from cost_models.workload.formats import DTYPES
 from cost_models.workload.models import Workload
+from planner.formulation.dense_choices import expect_settled
 from planner.formulation.policy import Policy
 from planner.formulation.replica_choices import the_choice
 from planner.problem.numbers import Bools
@@ -105,6 +106,7 @@ def model_of_replicas(
             message = "auto is for plans, studies and sizes, which try each; give flat or sptt here"
             raise InputError.at("policy", message, path="exchange")
         exchange = policy.exchange
+    expect_settled(policy.dense, workload, name)
     return cost_model(name, topology, workload, policy.reserve.amounts(), exchange, replicas)
 
 

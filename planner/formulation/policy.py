@@ -32,6 +32,7 @@ from cost_models.workload.formats import DTYPES
 from cost_models.workload.kernels import SERVED_OF
 from cost_models.workload.table_names import Globs
 from cost_models.workload.words import Dtype
+from planner.formulation.dense_choices import DenseChoices
 from planner.formulation.goal_words import Goals
 from planner.formulation.replica_choices import ReplicaChoices
 from planner.formulation.robust_aim import RobustAim, as_aim
@@ -222,6 +223,8 @@ class Policy(Limits):
     """Groups of tables of which no two have shards on the same rank; or on the same node."""
     replicas: Annotated[ReplicaChoices | None, LATER] = None
     """Copies of all tables, each over a group of the ranks, which limits then number within; unset: one world."""
+    dense: Annotated[DenseChoices | None, LATER] = None
+    """How ranks hold the dense part; unset: as the workload says, which is replicated where it says nothing."""
     robust: Annotated[RobustAim | None, BeforeValidator(as_aim), LATER] = None
     """A quantile of the step over scenarios that is to be small (`p95`, or more about them). Unset: the step at the
     profiles' means."""
@@ -242,6 +245,7 @@ class Policy(Limits):
         for name, words, is_there in (
             ("goals", "a robust plan is the one with the least quantile", self.goals is not None),
             ("replicas", "robust plans are those of one world", self.replicas is not None),
+            ("dense", "robust plans are those of a replicated dense part", self.dense is not None),
             ("exchange", "robust plans are of one exchange, flat or sptt", self.exchange == "auto"),
         ):
             if self.robust is not None and is_there:

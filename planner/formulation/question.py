@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from cost_models.dense_sharding import sharding_of
 from cost_models.model import CostModel
 from cost_models.registry import COST_MODELS, why_flat
 from cost_models.replicas import Replicas, groups_in_words, ranks_of
@@ -13,6 +14,7 @@ from cost_models.towers import has_towers
 from cost_models.workload.models import Workload
 from planner.formulation.allowed_choices import model_of_replicas, planning_model
 from planner.formulation.choice_rules import allowed_choices
+from planner.formulation.dense_choices import candidates as dense_candidates
 from planner.formulation.formulation import Formulation
 from planner.formulation.options import enumerate_options
 from planner.formulation.policy import RUNTIMES, Policy, narrow, offered, policy_document
@@ -66,6 +68,17 @@ class Question:
         """The question for each of the choices of replicas that there are. Raises InputError as `candidates` does."""
         found = candidates(self.policy.replicas, self.topology, self.workload)
         return [replace(self, chosen=(each,)) for each in found]
+
+    def choices_of_dense(self) -> list["Question"]:
+        """The question for each strategy of the dense part that there is. Raises InputError as `candidates` does, and
+        for what is planned with a replicated one alone."""
+        policy, found = self.policy, dense_candidates(self.policy.dense, self.topology, self.workload, self.cost_model)
+        if any(sharding_of(each).is_sharded for each in found):
+            for name, value in (("replicas", policy.replicas), ("robust", policy.robust)):
+                if value is not None:
+                    message = f"plans with {name} have a replicated dense part; leave {name} or the strategy out"
+                    raise InputError.at("dense", message, path="strategy")
+        return [replace(self, workload=workload) for workload in found]
 
     @property
     def groups(self) -> str:

@@ -2,6 +2,7 @@
 others."""
 
 from cost_models.workload.models import MODES, Workload
+from planner.formulation.dense_choices import with_settled_sharding
 from planner.formulation.policy import Policy
 from topologies.errors import InputError
 
@@ -10,8 +11,9 @@ ROUNDED = 1e-5
 
 
 def priced_as_run(workload: Workload, policy: Policy) -> Workload:
-    """The workload with the software profile of the policy's runtime; as it is where its user chose a profile, or where
-    any runtime will do."""
+    """The workload with the strategy of its dense part that the policy says, and the software profile of the policy's
+    runtime; as it is where several strategies are open, its user chose a profile, or any runtime will do."""
+    workload = with_settled_sharding(workload, policy.dense)
     if policy.runtime in ("any", workload.software) or workload.names_software:
         return workload
     mode = workload.software_mode

@@ -19,6 +19,7 @@ from planner.document.provenance import provenance
 from planner.document.shards import Shards
 from planner.formulation.allowed_choices import planning_model
 from planner.formulation.choice_rules import allowed_choices
+from planner.formulation.dense_choices import expect_one_strategy
 from planner.formulation.formulation import Formulation
 from planner.formulation.policy import Policy
 from planner.formulation.software import priced_as_run
@@ -60,6 +61,7 @@ class AdoptionInputs:
         """The costs, with the policy's reserve kept free. Raises InputError for a policy of replicas."""
         self.policy.expect_no_goals("plans are imported as they are")
         self.policy.expect_nominal("imported plans are judged by the step")
+        expect_one_strategy(self.policy.dense, "imported plans are those")
         if self.policy.replicas is not None:
             raise InputError.at(
                 "replicas", "plans are imported as those of one world; leave replicas out of the policy"

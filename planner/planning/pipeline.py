@@ -9,7 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from cost_models.dense_sharding import sharding_of
 from cost_models.shards import MEMORY_HBM
+from planner.document.dense import PlannedDense
 from planner.document.goals import goals_reached
 from planner.document.origin import TimedWork
 from planner.document.plan import Plan
@@ -184,6 +186,9 @@ class Pipeline:
         plan = document(own, outcome, proof, origin, incumbent, remedies, searched.best_step_s)
         if searched.reached:
             plan = plan.model_copy(update={"goals": goals_reached(plan, searched.reached)})
+        workload = own.model.workload
+        if self.policy.dense is not None or sharding_of(workload).is_sharded:
+            plan = plan.model_copy(update={"dense": PlannedDense.of(workload)})
         if self.policy.replicas is None:
             return plan
         return plan.model_copy(update={"replicas": PlannedReplicas.of(own.model)})

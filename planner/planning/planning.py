@@ -7,15 +7,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
+from cost_models.dense_sharding import sharding_of
 from cost_models.model import CostModel
 from cost_models.registry import COST_MODELS
 from cost_models.replicas import groups_in_words
 from cost_models.workload.loading import load_workload
 from cost_models.workload.models import Workload
 from planner.document.plan import Plan
-from planner.document.planned import planned_replicas
+from planner.document.planned import planned_inputs, planned_replicas
 from planner.formulation.policy import Policy
 from planner.formulation.question import Question, narrowed_policy
+from planner.planning.dense_choice import best_of_dense
 from planner.planning.exchanges import PlannedUnder, planned_under_each
 from planner.planning.following import Following, FormerTerms
 from planner.planning.integer_solution import Solver, expect_programme
@@ -107,7 +109,10 @@ def plan(
     _expect_scenarios(question, follows=previous is not None)
     if previous is None:
         question.policy.expect_no_moves()
-    choices = question.choices_of_replicas()
+    strategies = question.choices_of_dense()
+    if terms is not None:
+        strategies = _with_strategy_of(terms, strategies)
+    choices = [each for strategy in strategies for each in strategy.choices_of_replicas()]
     if terms is not None:
         choices = _with_groups_of(terms, choices)
     if len(choices) == 1:
@@ -119,7 +124,8 @@ def plan(
     def bounded(each: Question, tell: Progress) -> float | None:
         return _bounded(each, limits, tell)
 
-    best = best_of_replicas(choices, bounded, planned, limits, progress)
+    best_of = best_of_replicas if len(strategies) == 1 else best_of_dense
+    best = best_of(choices, bounded, planned, limits, progress)
     return with_simulation(best) if simulate else best
 
 
@@ -131,6 +137,12 @@ def _expect_scenarios(question: Question, *, follows: bool) -> None:
         question.policy.expect_nominal(f"the rating of {question.cost_model} is")
     if question.workload.towers is not None:
         question.policy.expect_nominal("plans of towers are")
+
+
+def _with_strategy_of(terms: FormerTerms, strategies: list[Question]) -> list[Question]:
+    """The strategy of the dense part that the plan has that is followed; where it is no choice, the first."""
+    was = sharding_of(planned_inputs(terms.former)[1])
+    return [each for each in strategies if sharding_of(each.workload) == was][:1] or strategies[:1]
 
 
 def _with_groups_of(terms: FormerTerms, choices: list[Question]) -> list[Question]:

@@ -18,9 +18,10 @@ class RemedyFinder:
         self._began = time.monotonic()
 
     def of(self, outcome: Outcome) -> tuple[Remedy, ...]:
-        """Nothing where there is a plan, where the search ended for want of time and not of room, or where copies of
-        the tables take the room."""
-        if self._model.replicas is not None:
+        """Nothing where there is a plan, where the search ended for want of time and not of room, where copies of the
+        tables take the room, or where several strategies of the dense part are tried."""
+        is_one_of_many = self._policy.dense is not None and self._policy.dense.settled is None
+        if self._model.replicas is not None or is_one_of_many:
             return ()
         is_stopped = self._limits.stop or (lambda: False)
         in_time = time.monotonic() - self._began < self._limits.time_limit_s and not is_stopped()

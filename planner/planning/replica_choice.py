@@ -1,52 +1,14 @@
-"""The best of several choices of replicas: a plan for each, or as much of a search as its bound needs to be out."""
+"""The best of several choices of replicas, with what was found of the others."""
 
-import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
 
 from cost_models.replicas import Replicas
 from planner.document.plan import Plan
-from planner.document.replicas import OtherReplicas, Rejected
+from planner.document.replicas import OtherReplicas
 from planner.formulation.question import Question
+from planner.planning.choices import Bounded, Choices, Found, Planned
 from planner.solvers.incumbent import Progress
-from planner.solvers.limits import Clock, SearchLimits
-
-Bounded = Callable[[Question, Progress], float | None]
-"""The bound of a question without a search for a plan; None where nothing fits among its usual options."""
-Planned = Callable[[Question, SearchLimits, Progress], Plan]
-
-
-class _Judged:
-    """One choice while its plan is sought: it is out once its bound reaches the best step of the others, `best_s`."""
-
-    def __init__(self, words: str, best_s: float, limits: SearchLimits, progress: Progress | None) -> None:
-        self._words, self._best_s, self._limits, self._progress = words, best_s, limits, progress
-        self.bound_s: float | None = None
-        """The bound by which it is out."""
-
-    def tell(self, step: str, best_s: float | None, bound_s: float | None) -> None:
-        """Hear how far the search is."""
-        if self._progress is not None:
-            self._progress(f"{self._words}: {step}", best_s, bound_s)
-        if self.bound_s is None and bound_s is not None and bound_s >= self._best_s:
-            self.bound_s = bound_s
-
-    def stop(self) -> bool:
-        """Whether to go no further."""
-        return self.bound_s is not None or (self._limits.stop is not None and self._limits.stop())
-
-
-@dataclass(frozen=True)
-class _Found:
-    """What was found of a choice of replicas: a plan, or the bound by which it is out, or none of them in time."""
-
-    plan: Plan | None
-    bound_s: float | None
-
-    @property
-    def step_s(self) -> float:
-        """Of the plan; infinite where there is none."""
-        return math.inf if self.plan is None or self.plan.objective is None else self.plan.objective.step_s
+from planner.solvers.limits import SearchLimits
 
 
 def best_of_replicas(
@@ -56,41 +18,10 @@ def best_of_replicas(
     limits: SearchLimits,
     progress: Progress | None,
 ) -> Plan:
-    """The plan with the shortest step, of the fewest copies among equals, with what was found of the other choices.
-
-    Each choice is bounded; then they are planned in the order of their bounds, until the bounds of all others say that
-    they are slower. Where no choice has a plan, that of the fewest copies says why. The search for all of them keeps to
-    the limits: one that they end before anything was planned plans for the fewest copies.
-    """
-    clock = Clock(limits)
-    found: dict[int, _Found] = {}
-    best_s = math.inf
-
-    def search(number: int) -> None:
-        nonlocal best_s
-        judged = _Judged(questions[number].groups, best_s, limits, progress)
-        plan = planned(questions[number], replace(limits.left_of(clock), stop=judged.stop), judged.tell)
-        found[number] = _Found(plan if judged.bound_s is None else None, judged.bound_s)
-        best_s = min(best_s, found[number].step_s)
-
-    bounds: dict[int, float] = {}
-    for number, question in enumerate(questions):
-        if clock.is_over():
-            break
-        bound_s = bounded(question, _Judged(question.groups, best_s, limits, progress).tell)
-        if bound_s is None:
-            search(number)
-        else:
-            bounds[number] = bound_s
-    for number in sorted(bounds, key=bounds.__getitem__):
-        if bounds[number] >= best_s:
-            found[number] = _Found(None, bounds[number])
-        elif not clock.is_over():
-            search(number)
-    if all(each.plan is None for each in found.values()):
-        search(0)
-    every = [found.get(number, _Found(None, None)) for number in range(len(questions))]
-    taken = min((number for number, each in enumerate(every) if each.plan), key=lambda number: every[number].step_s)
+    """The plan with the shortest step, of the fewest copies among equals, with what was found of the other choices; see
+    `Choices.searched`."""
+    choices = Choices(questions, [each.groups for each in questions])
+    taken, every = choices.searched(bounded, planned, limits, progress)
     others = [_other(questions[number], each) for number, each in enumerate(every) if number != taken]
     best = every[taken].plan
     assert best is not None
@@ -98,7 +29,7 @@ def best_of_replicas(
     return best.model_copy(update={"replicas": best.replicas.model_copy(update={"others": tuple(others)})})
 
 
-def _other(question: Question, found: _Found) -> OtherReplicas:
+def _other(question: Question, found: Found) -> OtherReplicas:
     """What was found of a choice that is not taken."""
     assert question.chosen is not None
     (replicas,) = question.chosen
@@ -109,11 +40,9 @@ def as_other(replicas: Replicas | None, plan: Plan | None, out_by_s: float | Non
     """A plan for a choice of replicas, or the bound by which it was out, as the document of another plan has it; of
     neither, that there was no time."""
     chosen = {"factor": 1, "layout": None} if replicas is None else replicas.model_dump(include={"factor", "layout"})
-    if out_by_s is not None:
-        return OtherReplicas(**chosen, rejected="bound", lower_bound_s=out_by_s, step_s=None)
-    if plan is None or plan.objective is None:
-        rejected: Rejected = "infeasible" if plan is not None and plan.status == "infeasible" else "timeout"
-        return OtherReplicas(**chosen, rejected=rejected, lower_bound_s=None, step_s=None)
+    rejected = Found(plan, out_by_s).rejected
+    if plan is None or plan.objective is None or out_by_s is not None:
+        return OtherReplicas(**chosen, rejected=rejected, lower_bound_s=out_by_s, step_s=None)
     return OtherReplicas(
         **chosen,
         rejected="plan",

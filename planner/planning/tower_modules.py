@@ -5,6 +5,7 @@ They make another model, so that no policy turns them on: this only tells what t
 
 from dataclasses import dataclass
 
+from cost_models.dense_sharding import sharding_of
 from cost_models.workload.models import Workload
 from planner.document.plan import Plan
 from planner.document.planned import planned_inputs, planned_replicas, planned_topology
@@ -54,7 +55,7 @@ def with_tower_modules(planned: Plan) -> TowerModules | None:
     if planned.objective is None or origin.policy.exchange != "auto":
         return None
     topology, workload = planned_inputs(planned)
-    if workload.towers is not None or planned_replicas(planned) is not None:
+    if workload.towers is not None or planned_replicas(planned) is not None or sharding_of(workload).is_sharded:
         return None
     if "sptt" not in Question(topology, workload, origin.policy, origin.cost_model).exchanges:
         return None

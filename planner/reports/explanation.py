@@ -14,6 +14,7 @@ from planner.diagnosis.sensitivity import describe
 from planner.document.plan import Plan
 from planner.document.replicas import OtherReplicas
 from planner.planning.tower_modules import TowerModules
+from planner.reports.dense_strategy import render_dense
 from planner.reports.goals import render_goals
 from planner.reports.replicas import choices_table, groups_words
 from planner.reports.robustness import render_tail
@@ -66,6 +67,7 @@ def render_plan(
         console.print()
         console.print(choices_table(plan, plan.replicas, others))
         console.print()
+    render_dense(plan, model, console)
     render_tail(plan.robust, reasons.tail, console)
     render_goals(plan.goals, console)
     if reasons.exchange is not None:

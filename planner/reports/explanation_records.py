@@ -5,9 +5,11 @@ from dataclasses import asdict
 
 from cost_models.model import CostModel
 from cost_models.step_costs import StepCosts
+from planner.diagnosis.dense_strategy import beside_replicated
 from planner.diagnosis.exchanges import ExchangeReasons
 from planner.diagnosis.fixed_part import OVERHEAD, FixedCost, fixed_part, fixed_seconds
 from planner.diagnosis.reasons import OptionReasons, PlanReasons, TableReasons
+from planner.document.dense import PlannedDense
 from planner.document.plan import Plan
 from planner.document.replicas import OtherReplicas
 from planner.planning.tower_modules import TowerModules
@@ -15,6 +17,12 @@ from planner.reports.explanation import KEPT, why
 from planner.reports.robustness import robust_document
 
 Cell = str | int | float | None
+
+
+def _dense_document(plan: Plan, dense: PlannedDense, reasons: PlanReasons) -> dict[str, object]:
+    """The strategy of the dense part, and the same tables beside a replicated one."""
+    beside = beside_replicated(plan, reasons.model) if isinstance(reasons.model, StepCosts) else None
+    return {**dense.model_dump(mode="json"), "beside_replicated": None if beside is None else asdict(beside)}
 
 
 def plan_document(
@@ -27,6 +35,7 @@ def plan_document(
         **robust_document(plan.robust, reasons.tail),
         **({"goals": [goal.model_dump(mode="json") for goal in plan.goals]} if plan.goals else {}),
         **({} if plan.replicas is None else {"other_replicas": [each.model_dump(mode="json") for each in others]}),
+        **({} if plan.dense is None else {"dense": _dense_document(plan, plan.dense, reasons)}),
         "stages": [
             {
                 **each.stage.model_dump(mode="json"),

@@ -24,6 +24,7 @@ from cost_models.workload.models import Workload
 from planner.document.plan import Plan
 from planner.document.planned import placed_shards, planned_model
 from planner.formulation.allowed_choices import planning_model
+from planner.formulation.dense_choices import with_settled_sharding
 from planner.formulation.policy import Policy
 from planner.reports.tables import TextGrid
 from topologies.cluster import NodeGroup, Topology
@@ -49,6 +50,7 @@ OPTIONAL = ("gradients", "remap")
 DENSE_PARTS = {
     "loaded": "ids, as loaded",
     "parameters": "dense parameters, gradients, state",
+    "gathered": "dense units, as they are gathered",
     "activations": "dense activations",
     "embeddings": "received embeddings",
 }
@@ -63,7 +65,9 @@ def of_plan(plan: Plan) -> list[Record]:
 def of_inputs(topology: Topology, workload: Workload, policy: Policy | None = None) -> list[Record]:
     """The same for every table held once, whole, in HBM: what the workload needs before anything is split or moved."""
     exchange: VectorExchange = "sptt" if workload.tower_modules else "flat"  # takes the same bytes
-    model = planning_model(StepModel.name, topology, workload, policy or Policy(), exchange)
+    allowed = policy or Policy()
+    held = with_settled_sharding(workload, allowed.dense)
+    model = planning_model(StepModel.name, topology, held, allowed, exchange)
     return _records(model, _whole_tables(model))
 
 

@@ -16,6 +16,7 @@ from planner.document.moves import Moves
 from planner.document.plan import Objective, Plan
 from planner.document.planned import placed_shards, planned_model
 from planner.document.reasons import Infeasibility, Remedy, TableDemand
+from planner.reports.dense_strategy import render_dense
 from planner.reports.goals import render_goals
 from planner.reports.replicas import render_replicas
 from planner.reports.robustness import render_robustness
@@ -61,6 +62,7 @@ def render(plan: Plan, console: "Console") -> None:
     render_error_bar(plan.objective, console)
     if plan.replicas is not None:
         render_replicas(plan, plan.replicas, console)
+    render_dense(plan, model, console)
     if plan.robust is not None:
         render_robustness(plan.robust, console)
     render_goals(plan.goals, console)

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from cost_models.workload.loading import changed_workload
 from cost_models.workload.models import Workload
 from planner.capacity.prices import PriceSheet, load_prices
+from planner.formulation.dense_choices import expect_one_strategy
 from planner.formulation.policy import Policy, policy_document
 from planner.formulation.software import priced_as_run
 from planner.studies.grid import AxisChange, Grid, Point
@@ -51,7 +52,8 @@ class Resolver:
 
     def _priced_as_run(self, inputs: StudyInputs) -> Workload:
         """One object for all points that share it."""
-        key = f"{id(inputs.workload)} {inputs.policy.runtime}"
+        dense = inputs.policy.dense
+        key = f"{id(inputs.workload)} {inputs.policy.runtime} {None if dense is None else dense.settled}"
         if key not in self._made:
             self._made[key] = priced_as_run(inputs.workload, inputs.policy)
         return self._made[key]  # type: ignore[return-value]
@@ -74,6 +76,7 @@ class Resolver:
                 assign_everywhere(document, path, value, Policy, origin)
             policy = validate(document, Policy)
             policy.expect_nominal("points of a study are")
+            expect_one_strategy(policy.dense, "points of a study are")
             policy.expect_no_moves()
             return policy
 

@@ -72,6 +72,8 @@ def _of_result(plan: Plan) -> Iterator[Unchecked]:
         yield Unchecked("robust.*.nominal", "the nominal plan is not in the document")
     if plan.replicas is not None and plan.replicas.others:
         yield Unchecked("replicas.others.*", "of other choices that they fit their verdicts; a search is not repeated")
+    if plan.dense is not None and plan.dense.others:
+        yield Unchecked("dense.others.*", "of other strategies that they fit their verdicts; a search is not repeated")
     if plan.other_exchange is not None:
         yield Unchecked("other_exchange.step_s", OF_THE_SEARCH)
     elif objective is not None and plan.provenance.policy.exchange == "auto" and _has_choice(plan):

@@ -36,6 +36,7 @@ from planner.formulation.formulation import Formulation
 from planner.formulation.option_space import Space
 from planner.formulation.options import fixed_fractions
 from planner.formulation.software import input_warnings
+from planner.verification.dense import faults_of_dense
 from planner.verification.error_bars import faults_of_error_bars
 from planner.verification.exchanges import exchange_faults, other_exchange_faults
 from planner.verification.figures import (
@@ -78,6 +79,7 @@ def verify(plan: Plan, former: Plan | None = None, folder: str | Path | None = N
     faults += _coefficients(plan, model)
     faults += _warnings(plan, model.stated_workload)
     faults += faults_of_replicas(plan, model)
+    faults += faults_of_dense(plan, model)
     fractions = list(faults_of_fractions(plan.provenance, model))
     if fractions:
         return [*faults, *fractions]

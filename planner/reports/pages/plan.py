@@ -8,9 +8,11 @@ import pandas as pd
 
 from cost_models.model import CostModel
 from cost_models.shards import MEMORY_TIERS, SHARED_BY, MemoryTier
+from cost_models.step_costs import StepCosts
 from planner.diagnosis.fixed_part import fixed_part
 from planner.document.plan import Objective, Plan, StageTime
 from planner.document.planned import planned_model
+from planner.reports.dense_strategy import strategy_words
 from planner.reports.pages.charts import (
     INK,
     MEMORY_COLOURS,
@@ -87,6 +89,8 @@ def _facts(plan: Plan, objective: Objective, model: CostModel) -> list[str]:
     facts = [words]
     if plan.replicas is not None:
         facts.append(f"{groups_words(plan.replicas)}.")
+    if plan.dense is not None and isinstance(model, StepCosts):
+        facts.append(f"Dense part: {strategy_words(plan.dense, model)}.")
     if (fixed := fixed_part(objective, model)) is not None:
         facts.append(f"Of it {scale.text(fixed.seconds)} {fixed_words(fixed)}.")
     if (of_roots := roots_words(objective, model)) is not None:

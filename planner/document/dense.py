@@ -1,0 +1,35 @@
+"""The strategy of the dense part in a plan document: the one taken, and what was found of others."""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+from pydantic import Field
+
+from cost_models.dense_sharding import sharding_of
+from cost_models.workload.dense_sharding import DenseSharding
+from cost_models.workload.models import Workload
+from planner.document.replicas import Rejected
+
+
+class OtherDense(DenseSharding):
+    """A strategy that the policy allows and the plan does not take."""
+
+    rejected: Rejected
+    lower_bound_s: float | None
+    """No plan of it is faster; null where nothing fits."""
+    step_s: float | None
+    """The best step that was found; null where its bound sufficed, or nothing was found."""
+    fullest_bytes: Annotated[int | None, Field(exclude_if=lambda value: value is None)] = None
+    """HBM in use on its fullest rank."""
+
+
+class PlannedDense(DenseSharding):
+    """The strategy that a plan is for, which its workload states, too (`dense.sharding`)."""
+
+    others: Annotated[tuple[OtherDense, ...], Field(exclude_if=lambda value: not value)] = ()
+    """What was found of the others that the policy allows. The bound of the plan is one on its own strategy."""
+
+    @classmethod
+    def of(cls, workload: Workload, others: Sequence[OtherDense] = ()) -> "PlannedDense":
+        """That of a workload."""
+        return cls(**sharding_of(workload).model_dump(), others=tuple(others))

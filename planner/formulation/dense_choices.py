@@ -1,0 +1,110 @@
+"""Which strategies of the dense part a policy allows: the candidates that a plan is sought for."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import model_validator
+
+from cost_models.dense_sharding import expect_shardable, is_shardable, sharding_of
+from cost_models.workload.dense_sharding import (
+    REPLICATED,
+    STRATEGY_WORDS,
+    DenseSharding,
+    DenseStrategyWord,
+    ShardedOver,
+)
+from cost_models.workload.models import Workload
+from topologies.cluster import LATER, Topology
+from topologies.documents import Record
+from topologies.errors import InputError
+
+AUTO: Literal["auto"] = "auto"
+
+
+class DenseChoices(Record):
+    """How ranks may hold the dense part: in one way, or in whichever makes the step shortest."""
+
+    strategy: DenseStrategyWord | Literal["auto"] = AUTO
+    """One strategy, or any (auto)."""
+    over: Annotated[ShardedOver | None, LATER] = None
+    """The ranks that share what is sharded. Unset: all of them (world); of auto, all of them or those of each node."""
+
+    @model_validator(mode="after")
+    def _over_what_is_sharded(self) -> Self:
+        if self.strategy == REPLICATED.strategy and self.over is not None:
+            raise ValueError("replicate shards nothing; leave over out")
+        return self
+
+    @property
+    def settled(self) -> DenseSharding | None:
+        """The only strategy; None where several are open."""
+        return None if self.strategy == AUTO else DenseSharding(strategy=self.strategy, over=self.over or "world")
+
+    def listed(self) -> tuple[DenseSharding, ...]:
+        """Every strategy that is allowed, whether or not it can be had on a cluster; replicated first."""
+        if self.settled is not None:
+            return (self.settled,)
+        over: tuple[ShardedOver, ...] = ("world", "node") if self.over is None else (self.over,)
+        sharded = [DenseSharding(strategy=word, over=ranks) for word in STRATEGY_WORDS[1:] for ranks in over]
+        return (REPLICATED, *sharded)
+
+
+def with_sharding(workload: Workload, sharding: DenseSharding) -> Workload:
+    """The workload whose dense part is held so."""
+    stated = sharding if sharding.is_sharded else None
+    return workload.model_copy(update={"dense": workload.dense.model_copy(update={"sharding": stated})})
+
+
+def with_settled_sharding(workload: Workload, choices: DenseChoices | None) -> Workload:
+    """The workload with the only strategy of the policy; as it is where that has none, or several.
+
+    Raises InputError for a workload that states another.
+    """
+    if choices is None:
+        return workload
+    _expect_allowed(workload, choices)
+    return workload if choices.settled is None else with_sharding(workload, choices.settled)
+
+
+def candidates(
+    choices: DenseChoices | None, topology: Topology, workload: Workload, cost_model: str
+) -> tuple[Workload, ...]:
+    """The workload with each strategy that it can be trained with on a cluster, replicated first; of two that hold the
+    same, one. A workload that states a strategy has that one. Raises InputError for a strategy that it cannot have."""
+    settled = sharding_of(workload)
+    if choices is None or choices.settled is not None or workload.dense.sharding is not None:
+        if settled.is_sharded:
+            expect_shardable(topology, workload)
+        return (workload,)
+    found = []
+    for each in (with_sharding(workload, sharding) for sharding in choices.listed()):
+        if choices.over is None and sharding_of(each).over == "node" and topology.node_count == 1:
+            continue
+        if not sharding_of(each).is_sharded or is_shardable(topology, each):
+            found.append(each)
+    return tuple(found) if cost_model == "physical" else (workload,)
+
+
+def expect_one_strategy(choices: DenseChoices | None, what: str) -> None:
+    """Raise InputError for a policy that leaves the strategy open to `what`, of one alone."""
+    if choices is not None and choices.settled is None:
+        message = f"auto is for plans, and {what} of one strategy; give replicate, zero1, zero2 or fsdp"
+        raise InputError.at("policy", message, path="dense.strategy")
+
+
+def expect_settled(choices: DenseChoices | None, workload: Workload, cost_model: str) -> None:
+    """Raise InputError for a dense part that is not held as a policy says, and for a sharded one in a rating."""
+    if sharding_of(workload).is_sharded and cost_model != "physical":
+        message = f"{sharding_of(workload).words}: {cost_model} rates tables alone; use the cost model physical"
+        raise InputError.at("dense", message, path="strategy")
+    if choices is None:
+        return
+    _expect_allowed(workload, choices)
+    if choices.settled not in (None, sharding_of(workload)):
+        raise InputError.at("dense", f"{choices.settled.words} is not applied here; state it in the workload")
+
+
+def _expect_allowed(workload: Workload, choices: DenseChoices) -> None:
+    stated = workload.dense.sharding
+    if stated is not None and stated not in choices.listed():
+        message = f"the workload states {stated.words} (dense.sharding), which the policy does not allow; leave one out"
+        raise InputError.at("dense", message, path="strategy")

@@ -1,0 +1,43 @@
+"""The best of several strategies of the dense part, with what was found of the others."""
+
+from collections.abc import Sequence
+
+from cost_models.dense_sharding import sharding_of
+from planner.document.dense import OtherDense
+from planner.document.plan import Plan
+from planner.formulation.question import Question
+from planner.planning.choices import Bounded, Choices, Found, Planned
+from planner.solvers.incumbent import Progress
+from planner.solvers.limits import SearchLimits
+
+
+def best_of_dense(
+    questions: Sequence[Question],
+    bounded: Bounded,
+    planned: Planned,
+    limits: SearchLimits,
+    progress: Progress | None,
+) -> Plan:
+    """The plan with the shortest step, replicated before sharded among equals, with what was found of the other
+    strategies; see `Choices.searched`."""
+    choices = Choices(questions, [sharding_of(each.workload).words for each in questions])
+    taken, every = choices.searched(bounded, planned, limits, progress)
+    others = [_other(questions[number], each) for number, each in enumerate(every) if number != taken]
+    best = every[taken].plan
+    assert best is not None
+    assert best.dense is not None
+    return best.model_copy(update={"dense": best.dense.model_copy(update={"others": tuple(others)})})
+
+
+def _other(question: Question, found: Found) -> OtherDense:
+    """What was found of a strategy that is not taken."""
+    chosen, plan = sharding_of(question.workload).model_dump(), found.plan
+    if plan is None or plan.objective is None or found.bound_s is not None:
+        return OtherDense(**chosen, rejected=found.rejected, lower_bound_s=found.bound_s, step_s=None)
+    return OtherDense(
+        **chosen,
+        rejected="plan",
+        lower_bound_s=plan.objective.lower_bound_s,
+        step_s=plan.objective.step_s,
+        fullest_bytes=max(rank.bytes["hbm"] for rank in plan.ranks),
+    )
