@@ -6,6 +6,7 @@ that what a placement takes stays a sum over its tables. Seconds of tables may b
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -31,7 +32,7 @@ class DensePasses:
     rest_s: Floats
     rest_forward_s: Floats
     first_gradients_s: Floats
-    sums: None = None
+    sums: ClassVar[None] = None
     """They are of models with a replicated dense part."""
 
     @classmethod

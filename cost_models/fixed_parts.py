@@ -77,7 +77,7 @@ class TableAmounts:
         schedule = Schedule(
             model.topology, workload, model.kinds, software, None, has_towers=False, copies=None, update=update
         )
-        return StepBase(workload, model.tables, model.kinds, model.batching, schedule, software, None)
+        return StepBase(model.topology, workload, model.tables, model.kinds, model.batching, schedule, software, None)
 
     def fixed_parts(self, bases: Sequence[StepBase], which: Ints, sums: Floats) -> FixedParts:
         """Those of n models, each with the dense part of one of `bases`, whose tables add up to `sums` [n, amounts]."""

@@ -108,6 +108,7 @@ FORMATS: dict[str, ExportFormat] = {
         needs={"counts": "rows are numbered by it", "output": SEVERAL_FILES},
         is_folder=True,
     ),
+    "fsdp2": ExportFormat("how PyTorch holds the dense part: units, device mesh, formats", "fsdp2:export"),
     "inputs": ExportFormat(
         "a folder with the cluster, workload and policy of the plan, as planner plan takes them",
         "inputs:export",

@@ -5,12 +5,19 @@ Nothing of torch is imported here; docs/how-to/dense-strategies.md has the lines
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
+from cost_models.dense_sharding import STAGE_OF, sharding_of
 from cost_models.dense_strategies import CUTS, STAGES, DenseStrategy, Stage
+from cost_models.dense_units import dense_units
 from cost_models.workload.dense_part import Dense
+from cost_models.workload.dense_sharding import DenseStrategyWord, ShardedOver
 from cost_models.workload.layers import named
+from cost_models.workload.models import Workload
+from planner.exporters.formats import Exported, ExportRequest
+from planner.exporters.refusals import Placed
 from topologies.errors import Fault, InputError
+from topologies.sentences import counted
 
 VERSION = "2.13"
 """The torch whose functions are named, and with which the document was tried."""
@@ -24,10 +31,6 @@ APIS: dict[Stage, str] = {0: "ddp", 1: "zero_redundancy_optimizer", 2: "fully_sh
 """What holds a model so, by the stage of ZeRO."""
 
 
-Word = Literal["replicate", "zero1", "zero2", "fsdp"]
-STAGE_OF: dict[Word, Stage] = {"replicate": 0, "zero1": 1, "zero2": 2, "fsdp": 3}
-
-
 @dataclass(frozen=True)
 class HeldLayer:
     """A layer with parameters, as a plan holds it."""
@@ -39,7 +42,27 @@ class HeldLayer:
     """Names of the layers that it reads, through what has no parameters; for those that are cut over ranks."""
 
 
-def strategy_of(word: Word, over: Literal["node", "world"], world: int, per_node: int) -> DenseStrategy:
+def export(request: ExportRequest) -> Exported:
+    """Return how the dense part of a plan is held; see `dense_strategy`."""
+    placed = Placed.of(request.plan, request.source)
+    workload, ranks = placed.model.workload, placed.ranks_of_host
+    sharding = sharding_of(workload)
+    strategy = strategy_of(sharding.strategy, sharding.over, sum(ranks), ranks[0])
+    layers = held_layers(workload.dense, strategy)
+    document = dense_strategy(layers, workload.dense, sum(ranks), request.source)
+    return Exported(document, len(request.plan.tables), (*strategy_notes(layers), *_unit_notes(workload, layers)))
+
+
+def _unit_notes(workload: Workload, layers: Sequence[HeldLayer]) -> tuple[str, ...]:
+    """Where the plan gathers layers together that torch is told to gather one by one."""
+    units = len(dense_units(workload))
+    if not sharding_of(workload).is_sharded or units >= len(layers):
+        return ()
+    least = f"{counted(units, 'unit')} of consecutive layers"
+    return (f"The step assumes that weights are gathered in {least}; here each of {len(layers)} layers is a unit",)
+
+
+def strategy_of(word: DenseStrategyWord, over: ShardedOver, world: int, per_node: int) -> DenseStrategy:
     """A strategy by its word: of all ranks, or of those of a node with copies on the others."""
     ranks = min(per_node, world) if over == "node" else world
     if STAGE_OF[word] == 0 or ranks == 1:

@@ -17,7 +17,7 @@ from planner.document.replicas import expect_one_world
 from planner.exporters.formats import Exported, ExportRequest
 from planner.exporters.modules import module_paths
 from planner.exporters.refusals import Placed, refuse
-from planner.exporters.torchrec_dense import dense_notes, dense_strategy, expect_replicated
+from planner.exporters.torchrec_dense import dense_notes, expect_replicated
 from planner.exporters.torchrec_groups import (
     MODULES,
     Parameters,
@@ -83,7 +83,7 @@ def torchrec_plan(
         kept = with_one_copy(table, copies, model)
         parameter = _parameter(kept, profile, workload.stored_rows(profile), _placements(own, compute_device))
         plans[module].setdefault(path, {})[name] = parameter
-    quantized, groups, dense = qcomms(workload), dmp_collection(plan), dense_strategy(placed)
+    quantized, groups = qcomms(workload), dmp_collection(plan)
     if groups is not None and copies_of:
         groups["submodule_configs"] = submodule_configs(model, copies_of, plans, source)
     return {
@@ -94,7 +94,6 @@ def torchrec_plan(
         "compute_device": compute_device,
         **({} if quantized is None else {"qcomms": quantized}),
         **({} if groups is None else {"dmp_collection": groups}),
-        **({} if dense is None else {"dense": dense}),
         "plan": plans[None],
     }
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from cost_models.dense_sharding import sharding_of
 from cost_models.shards import SIZED_BY_PLAN
 from cost_models.step_costs import StepCosts
 from cost_models.towers import has_towers
@@ -137,6 +138,9 @@ class Base:
             raise InputError.at("plan", message)
         if model.replicas is not None or policy.replicas is not None:
             raise InputError.at("plan", "is for groups of ranks; candidates are costed in one world")
+        is_open_dense = policy.dense is not None and policy.dense.settled is None
+        if is_open_dense or sharding_of(model.workload).is_sharded:
+            raise InputError.at("plan", "may shard the dense part; candidates are costed with --dense replicate")
         policy.expect_nominal("candidates are costed by steps that are")
         if model.kind_count > 1:
             raise InputError.at("plan", "is for nodes of several kinds; candidates are costed on nodes of one kind")

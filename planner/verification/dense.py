@@ -8,7 +8,7 @@ from cost_models.model import CostModel
 from cost_models.step_costs import StepCosts
 from cost_models.workload.dense_part import COMPUTE_DTYPE_BYTES, Dense
 from cost_models.workload.formats import wire_bytes, written_bytes
-from cost_models.workload.optimizers import STATE
+from cost_models.workload.optimizers import ELEMENTWISE
 from planner.document.dense import OtherDense
 from planner.document.plan import Plan
 from planner.formulation.dense_choices import candidates, with_sharding
@@ -74,7 +74,7 @@ def _faults_of_bytes(model: StepCosts) -> Iterator[str]:
 def _bytes_per_parameter(dense: Dense, strategy: str, ranks: int) -> float:
     """What a rank holds for each parameter of the model."""
     updated, computed = wire_bytes(dense.master_weights or "fp32"), COMPUTE_DTYPE_BYTES[dense.dtype]
-    state = STATE[dense.optimizer].dense_arrays * wire_bytes(dense.optimizer_state or "fp32")
+    state = ELEMENTWISE[dense.optimizer] * wire_bytes(dense.optimizer_state or "fp32")
     gradient = written_bytes(dense.gradient_format)
     if strategy == "fsdp":
         return (updated + state + gradient) / ranks

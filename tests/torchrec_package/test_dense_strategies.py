@@ -13,7 +13,8 @@ from torch import nn
 from benchmarks.gloo.processes import Processes
 from cost_models.dense_strategies import DenseStrategy
 from cost_models.workload.dense_part import Dense
-from planner.exporters.fsdp2 import HeldLayer, Word, dense_strategy, strategy_of
+from cost_models.workload.dense_sharding import DenseStrategyWord
+from planner.exporters.fsdp2 import HeldLayer, dense_strategy, strategy_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "dense-strategies.md"
 LAYERS, STEPS, SAMPLES = ("bottom", "layers.*", "top"), 4, 6
@@ -92,14 +93,14 @@ def expect_equal(processes: Processes, layers: list[HeldLayer]) -> None:
 
 
 @pytest.mark.parametrize("word", ["replicate", "zero1", "zero2", "fsdp"])
-def test_a_document_trains_as_one_process(of_two: Processes, word: Word) -> None:
+def test_a_document_trains_as_one_process(of_two: Processes, word: DenseStrategyWord) -> None:
     """Over two ranks."""
     held = strategy_of(word, "world", world=2, per_node=2)
     expect_equal(of_two, [HeldLayer(name, held) for name in LAYERS])
 
 
 @pytest.mark.parametrize("word", ["zero1", "fsdp"])
-def test_nodes_have_copies(of_four: Processes, word: Word) -> None:
+def test_nodes_have_copies(of_four: Processes, word: DenseStrategyWord) -> None:
     """Over the two ranks of a node, of two nodes."""
     held = strategy_of(word, "node", world=4, per_node=2)
     expect_equal(of_four, [HeldLayer(name, held) for name in LAYERS])

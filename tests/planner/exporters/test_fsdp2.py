@@ -4,7 +4,8 @@ import pytest
 
 from cost_models.dense_strategies import DenseStrategy
 from cost_models.workload.dense_part import Dense
-from planner.exporters.fsdp2 import HeldLayer, Word, dense_strategy, held_layers, strategy_notes, strategy_of
+from cost_models.workload.dense_sharding import DenseStrategyWord
+from planner.exporters.fsdp2 import HeldLayer, dense_strategy, held_layers, strategy_notes, strategy_of
 from topologies.errors import InputError
 
 BF16 = Dense(dtype="bf16", optimizer="adam")
@@ -24,9 +25,9 @@ def layers(strategy: DenseStrategy) -> list[HeldLayer]:
         ("fsdp", "node", "fully_shard", {"replicate": 2, "shard": 8}),
     ],
 )
-def test_a_strategy_is_what_torch_calls_so(word: Word, over: str, api: str, mesh: dict[str, int]) -> None:
+def test_a_strategy_is_what_torch_calls_so(word: DenseStrategyWord, over: str, api: str, mesh: dict[str, int]) -> None:
     """Its function, and a mesh whose last dimension is of consecutive ranks."""
-    document = dense_strategy(layers(strategy_of(word, over, 16, 8)), BF16, 16)  # type: ignore[arg-type]
+    document = dense_strategy(layers(strategy_of(word, over, 16, 8)), BF16, 16)
     assert document["api"] == api
     assert dict(zip(document["mesh"]["dim_names"], document["mesh"]["shape"], strict=True)) == mesh
     if api == "fully_shard":

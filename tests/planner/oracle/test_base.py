@@ -27,6 +27,7 @@ GROUPS = {
         ("", {"policy": Policy.model_validate({"replicas": {"factor": [2]}})}, "groups of ranks"),
         ("", {"policy": Policy.model_validate({"tables": [{"match": "t1", "ranks": "0-1"}]})}, "confines tables"),
         ("", {"policy": Policy.model_validate({"exchange": "auto"})}, "leaves it open"),
+        ("", {"policy": Policy.model_validate({"dense": {"strategy": "auto"}})}, "may shard the dense part"),
     ],
 )
 def test_other_plans_are_refused(groups, asked, words):

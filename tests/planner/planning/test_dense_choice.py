@@ -1,6 +1,5 @@
 """Strategies of the dense part: chosen by the step, told in the plan, verified, simulated and exported."""
 
-import json
 from typing import Any
 
 import pytest
@@ -9,7 +8,8 @@ from cost_models.dense_size import dense_size
 from cost_models.step import StepModel
 from cost_models.workload.models import Workload
 from planner.document.plan import Plan
-from planner.exporters.torchrec import torchrec_constraints, torchrec_plan
+from planner.exporters.formats import FORMATS, ExportRequest
+from planner.exporters.torchrec import torchrec_constraints
 from planner.formulation.dense_choices import DenseChoices, with_sharding
 from planner.formulation.formulation import Formulation
 from planner.formulation.policy import Policy
@@ -144,13 +144,19 @@ def test_what_cannot_be_had_is_refused_by_name() -> None:
 
 
 def test_torchrec_is_told_how_to_wrap_it() -> None:
-    """FSDP2 with a mesh of nodes and ranks; what a file cannot say, and PyTorch has not, is refused."""
+    """FSDP2 with a mesh of nodes and ranks, in a document beside the ShardingPlan; constraints refuse it."""
     found = _planned(TWO_NODES, _tiny(), {"strategy": "fsdp", "over": "node"})
-    exported = json.loads(json.dumps(torchrec_plan(found)))
-    assert exported["dense"]["device_mesh"] == [2, 4]
-    assert exported["dense"]["wrapper"] == "torch.distributed.fsdp.fully_shard"
+    tables, held = (FORMATS[name].export(ExportRequest(found, "plan")) for name in ("torchrec", "fsdp2"))
+    assert any("planned as fsdp over node" in note for note in tables.notes)
+    assert held.document is not None
+    assert held.document["api"] == "fully_shard"
+    assert held.document["mesh"] == {"shape": [2, 4], "dim_names": ["replicate", "shard"]}
+    assert held.document["units"] == {"bottom_mlp": True, "top_mlp": True}
     with pytest.raises(InputError, match="nothing that a file of constraints says"):
         torchrec_constraints(found)
-    with pytest.raises(InputError, match="PyTorch has no zero2 over world"):
-        torchrec_plan(_planned(TWO_NODES, _tiny(), {"strategy": "zero2"}))
-    assert "dense" not in torchrec_plan(_planned(TWO_NODES, _tiny(), None))
+    kept = FORMATS["fsdp2"].export(ExportRequest(_planned(TWO_NODES, _tiny(), {"strategy": "zero2"}), "plan"))
+    assert kept.document is not None
+    assert set(kept.document["units"].values()) == {False}
+    replicated = FORMATS["fsdp2"].export(ExportRequest(_planned(TWO_NODES, _tiny(), None), "plan"))
+    assert replicated.document is not None
+    assert replicated.document["api"] == "ddp"
