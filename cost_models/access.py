@@ -119,8 +119,8 @@ class AccessCurves:
         return np.where(self._empirical[table], np.maximum(interpolated, fraction), share)
 
     def unique_rows(self, table: Ints | slice, lookups: ArrayLike) -> Floats:
-        """Expected distinct rows among `lookups` ids of a table: at least one of one id, also where a curve has parts of
-        less than a row."""
+        """Expected distinct rows among `lookups` ids of a table: at least one of one id, also where a curve has parts
+        of less than a row."""
         lookups = np.asarray(lookups, dtype=np.float64)
         unique = np.maximum(self._unique_between(self._unique_curves[2][table], lookups), 1.0)
         return np.where(lookups < 1, lookups, np.minimum(unique, np.minimum(self.rows[table], lookups)))
