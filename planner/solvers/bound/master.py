@@ -36,24 +36,20 @@ class Master:
         self._stage_count = len(problem.stage_constants)
         self._capacity = capacity
         self._unit_bytes: Floats = np.where(capacity > 0, capacity, 2.0**30)
-        kinds, columns = instances.shape
-        own = ~shared | (np.arange(kinds)[:, None] == 0)
-        self._weight_at = [(k, c) for k in range(kinds) for c in range(columns) if own[k, c] and instances[k, c] > 0]
-        self._multiplier_at = [(k, m) for k in range(kinds) for m in range(capacity.shape[1])]
+        own = ~shared | (np.arange(len(instances))[:, None] == 0)
+        self._weight_at = np.nonzero(own & (instances > 0))
+        self._column_stage: list[int] = self._stages[self._weight_at[1]].tolist()
+        """Of each weight."""
         self._scale = 0.0
         self._model: mathopt.Model = mathopt.Model()
         self._bound = self._model.add_variable(lb=-np.inf)
-        self._weights = [self._model.add_variable(lb=0.0) for _ in self._weight_at]
-        self._multipliers = [self._model.add_variable(lb=0.0, ub=_FIRST_BOX) for _ in self._multiplier_at]
+        self._weights = [self._model.add_variable(lb=0.0) for _ in self._weight_at[0]]
+        self._multipliers = [self._model.add_variable(lb=0.0, ub=_FIRST_BOX) for _ in range(capacity.size)]
         self._model.maximize(self._bound)
         self._simplex: dict[int, mathopt.LinearConstraint] = {}
         self._idle: dict[int, tuple[mathopt.Variable, float]] = {}
         for stage in np.unique(self._stages).tolist():
-            members = [
-                weight
-                for weight, (_, column) in zip(self._weights, self._weight_at, strict=True)
-                if self._stages[column] == stage
-            ]
+            members = [weight for weight, of in zip(self._weights, self._column_stage, strict=True) if of == stage]
             if floors[stage] > 0:
                 self._idle[stage] = self._model.add_variable(lb=0.0), float(floors[stage])
                 members.append(self._idle[stage][0])
@@ -69,10 +65,10 @@ class Master:
     def start(self) -> Multipliers:
         """Equal weights within each stage, memory for nothing."""
         sizes = dict.fromkeys(self._simplex, 0)
-        for _, column in self._weight_at:
-            sizes[int(self._stages[column])] += 1
-        weights = [1.0 / sizes[int(self._stages[column])] for _, column in self._weight_at]
-        return self._as_multipliers(weights, [0.0] * len(self._multiplier_at))
+        for stage in self._column_stage:
+            sizes[stage] += 1
+        weights = [1.0 / sizes[stage] for stage in self._column_stage]
+        return self._as_multipliers(weights, [0.0] * len(self._multipliers))
 
     def add_table(self, table: int, stage: int, seconds: list[float]) -> None:
         """Give the table a weight in a stage: the stage lasts at least as long as its largest block.
@@ -97,14 +93,21 @@ class Master:
         if not self._scale:
             self._scale = 1.0 / max(float(self._last.sum()), 1e-12)
         excess = (size - self._capacity) / self._unit_bytes
-        terms = [self._scale * float(mean[at]) * w for at, w in zip(self._weight_at, self._weights, strict=True)]
-        terms += [self._scale * value * w for value, (_, w) in zip(of_table, self._tables, strict=True)]
-        terms += [self._scale * value * weight for weight, value in self._idle.values()]
-        terms += [
-            float(excess[at]) * multiplier
-            for at, multiplier in zip(self._multiplier_at, self._multipliers, strict=True)
-        ]
-        self._cuts.append(self._model.add_linear_constraint(self._mathopt.fast_sum(terms) - self._bound >= 0.0))
+        cut = self._model.add_linear_constraint(
+            lb=0.0
+        )  # one coefficient after the other: sums of terms take far longer
+        cut.set_coefficient(self._bound, -1.0)
+        for weight, value in zip(self._weights, (self._scale * mean[self._weight_at]).tolist(), strict=True):
+            if value:
+                cut.set_coefficient(weight, value)
+        for (_, weight), value in zip(self._tables, of_table, strict=True):
+            cut.set_coefficient(weight, self._scale * value)
+        for weight, value in self._idle.values():
+            cut.set_coefficient(weight, self._scale * value)
+        for multiplier, value in zip(self._multipliers, excess.ravel().tolist(), strict=True):
+            if value:
+                cut.set_coefficient(multiplier, value)
+        self._cuts.append(cut)
 
     def attempt(self, most_iterations: int | None = None) -> tuple[Multipliers, float] | None:
         """The best weights and multipliers under the cuts, and the value there: no bound can be above it.
@@ -137,15 +140,10 @@ class Master:
         of_table: Mapping[tuple[int, int], float] = _NO_TABLE,
         idle: Mapping[int, float] = _NO_STAGE,
     ) -> Multipliers:
-        weight, byte = np.zeros_like(self._instances), np.zeros_like(self._capacity)
-        for (k, c), value in zip(self._weight_at, weights, strict=True):
-            share = max(value, 0.0) / self._instances[k, c]
-            if self._shared[c]:
-                weight[self._instances[:, c] > 0, c] = share
-            else:
-                weight[k, c] = share
-        for (k, m), value in zip(self._multiplier_at, multipliers, strict=True):
-            byte[k, m] = max(value, 0.0) / self._unit_bytes[k, m] / (self._scale or 1.0)
+        weight = np.zeros_like(self._instances)
+        weight[self._weight_at] = np.maximum(weights, 0.0) / self._instances[self._weight_at]
+        weight[:, self._shared] = np.where(self._instances[:, self._shared] > 0, weight[0, self._shared], 0.0)
+        byte = np.maximum(multipliers, 0.0).reshape(self._capacity.shape) / self._unit_bytes / (self._scale or 1.0)
         total = self._total(weight)
         for (_, stage), value in of_table.items():
             total[stage] += max(value, 0.0)

@@ -24,7 +24,10 @@ def optimum(
     if most_iterations is None:
         lines = model.get_num_variables() + model.get_num_linear_constraints()
         most_iterations = LEAST_ITERATIONS + ITERATIONS_PER_LINE * lines
-    limits = {"params": mathopt.SolveParameters(iteration_limit=most_iterations)}
+    limits = {
+        "params": mathopt.SolveParameters(iteration_limit=most_iterations),
+        "model_params": mathopt.ModelSolveParameters(reduced_costs_filter=mathopt.VariableFilter(filtered_items=())),
+    }
     afresh = (mathopt.SolverType.GLOP, mathopt.SolverType.HIGHS)
     attempts = [
         lambda: solver.solve(**limits),
