@@ -141,8 +141,9 @@ class Space:
 
     # -- blocks of single ranks ------------------------------------------------------------------------------------
 
-    def is_width(self, tier: int, width: int) -> Bools:
-        """[T] tables of which a block of so many units may be one of several that split it freely in a tier."""
+    def is_width(self, tier: int, width: int | Ints) -> Bools:
+        """[T] tables of which a block of so many units may be one of several that split it freely in a tier; of widths
+        [n, 1] in units [n, T]."""
         units = self.units
         narrowest = np.ones_like(units)
         if self.cuts.of(tier) == "few":
@@ -175,13 +176,14 @@ class Space:
                 for widths in _partitions(units, most, units - 1):
                     yield tables, widths
 
-    def is_usual_width(self, tier: int, width: int) -> Bools:
-        """[T] tables of which a block of so many units is among few cuts, too: starts of a search keep to these."""
+    def is_usual_width(self, tier: int, width: int | Ints) -> Bools:
+        """[T] tables of which a block of so many units is among few cuts, too: starts of a search keep to these; of
+        widths [n, 1] in units [n, T]."""
         narrowest = -(-NARROWEST_OF_FEW // self.unit_columns)
         usual = (width == self.units) | ((width >= narrowest) & (width <= self.units - narrowest))
         return np.asarray(usual & (self._is_even_part(width) if tier != HBM else True))
 
-    def _is_even_part(self, width: int) -> Bools:
+    def _is_even_part(self, width: int | Ints) -> Bools:
         """[T] tables of which so many units are a half, a quarter or an eighth; all whose units are odd in number."""
         return np.asarray(np.isin(self.units / width, (1, *FEW_SPLITS)) | (self.units % 2 > 0))
 

@@ -153,8 +153,9 @@ def _enumerated(space: Space, fractions: CacheFractions | None) -> Options:
     dtypes = np.flatnonzero(choices.dtypes.any(axis=0)).tolist()
     tried = fixed_fractions(coarse_fractions(model) if fractions is None else fractions, choices)
     for code, tier in enumerate(PLACEMENT_TIERS):
-        variants = [_splittable_variant(space, code), *_partition_variants(space, code)]
-        variants += [_fixed_variant(space, sharding, n, code) for sharding, n in _fixed_cuts(space, code)]
+        variants = _variants(space, code)
+        if not variants:
+            continue
         states = allowed_states(choices, code)
         places = np.flatnonzero(states.any(axis=0)).tolist()
         for of_table, dtype, state in itertools.product(tried[tier].T, dtypes, places):
@@ -230,21 +231,28 @@ def _joined(parts: Sequence[_Variant]) -> _Variant:
     return _Variant._make(map(np.concatenate, zip(*parts, strict=True)))
 
 
+def _variants(space: Space, tier: int) -> list[_Variant]:
+    """Every way to hold tables in a tier that there is for some of them."""
+    if not space.choices.tiers[:, tier].any():
+        return []
+    fixed = (_fixed_variant(space, sharding, n, tier) for sharding, n in _fixed_cuts(space, tier))
+    every = (_splittable_variant(space, tier), *_partition_variants(space, tier), *fixed)
+    return [variant for variant in every if variant is not None and len(variant.table)]
+
+
 def _splittable_variant(space: Space, tier: int) -> _Variant:
     """Blocks of single ranks that tile a table in any numbers: its widths, and the whole table, which is column_wise in
     one block where the policy does not allow table_wise."""
     is_table_wise = space.may(TABLE_WISE, tier, 1) & ~space.has_copies
     may_be_cut = space.may(COLUMN_WISE, tier, 2) & space.columns_are_splittable & ~space.has_copies
-    units, variants = space.units, []
-    for width in range(1, int(units.max(initial=0)) + 1):
-        whole = units == width
-        table = np.flatnonzero((is_table_wise & whole) | (may_be_cut & (whole | space.is_width(tier, width))))
-        ones = np.ones(len(table), dtype=np.int64)
-        sharding = np.where((is_table_wise & whole)[table], TABLE_WISE, COLUMN_WISE)
-        usual = space.is_usual_width(tier, width)[table]
-        columns = width * space.unit_columns[table]
-        variants.append(_Variant.of_whole_rows(space, table, sharding, columns, ones, width * ones, usual))
-    return _joined(variants)
+    every = np.arange(1, int(space.units.max(initial=0)) + 1)[:, None]
+    whole = space.units == every
+    width, table = np.nonzero((is_table_wise & whole) | (may_be_cut & (whole | space.is_width(tier, every))))
+    sharding = np.where((is_table_wise & whole)[width, table], TABLE_WISE, COLUMN_WISE)
+    usual = space.is_usual_width(tier, every)[width, table]
+    units, ones = width + 1, np.ones_like(table)
+    columns = units * space.unit_columns[table]
+    return _Variant.of_whole_rows(space, table, sharding, columns, ones, units, usual)
 
 
 def _partition_variants(space: Space, tier: int) -> Iterator[_Variant]:
@@ -271,9 +279,12 @@ def _fixed_cuts(space: Space, tier: int) -> list[tuple[int, int]]:
     return [(sharding, n) for sharding in kinds for n in space.counts(sharding, tier)]
 
 
-def _fixed_variant(space: Space, sharding: int, splits: int, tier: int) -> _Variant:
-    """One way of cutting, for the tables to which it applies: up to two widths, a step apart."""
+def _fixed_variant(space: Space, sharding: int, splits: int, tier: int) -> _Variant | None:
+    """One way of cutting, for the tables to which it applies: up to two widths, a step apart. None where there are no
+    such tables."""
     index = np.flatnonzero(space.applies(sharding, tier, splits))
+    if not len(index):
+        return None
     if SHARDING_ROWS[SHARDINGS[sharding]].cuts_into_sites:
         return _cut_into_sites(space, index, sharding, tier, splits)
     step = space.steps[index]

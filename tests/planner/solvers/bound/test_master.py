@@ -1,5 +1,7 @@
 """The master program: its optimum over the cuts is a bound of all multipliers."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from ortools.math_opt.python import mathopt
@@ -18,8 +20,8 @@ class ImpreciseSolver:
     def __init__(self, *given: object) -> None:
         self._solver = INCREMENTAL_SOLVER(*given)
 
-    def solve(self, *, params: mathopt.SolveParameters) -> mathopt.SolveResult:
-        result = self._solver.solve(params=params)
+    def solve(self, **terms: Any) -> mathopt.SolveResult:
+        result = self._solver.solve(**terms)
         result.termination.reason = mathopt.TerminationReason.IMPRECISE
         return result
 
