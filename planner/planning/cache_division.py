@@ -78,17 +78,22 @@ def bound_at(problem: Problem, bound: Bound) -> Bound:
     Where memory is scarce its price is as high as it takes to keep out what does not fit: a share that is slightly
     smaller than all others may fit, and then the old multipliers prove nothing.
     """
-    best = multipliers_at(problem, bound)
+    fluid = fluid_of(problem)
+    best = multipliers_at(fluid, bound)
     if best.seconds < bound.seconds * (1 - LOST):
-        anew = bound_of(relaxed_optimum(Fluid(problem, integrality_floors(problem))))
+        anew = bound_of(relaxed_optimum(fluid))
         best = max(best, anew, key=lambda each: each.seconds)
     return best
 
 
-def multipliers_at(problem: Problem, bound: Bound) -> Bound:
+def fluid_of(problem: Problem) -> Fluid:
+    """The relaxation of a problem, with what each stage takes in any case."""
+    return Fluid(problem, integrality_floors(problem))
+
+
+def multipliers_at(fluid: Fluid, bound: Bound) -> Bound:
     """What the multipliers of a bound prove of another problem with its ranks and stages, with its threshold or
     without."""
-    fluid = Fluid(problem, integrality_floors(problem))
     best = Bound(fluid.bound(bound.multipliers)[0], bound.multipliers, None)
     if bound.threshold_s is not None:
         usable = step_of_block(fluid, bound.multipliers) < bound.threshold_s

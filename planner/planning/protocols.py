@@ -13,6 +13,7 @@ prove, or others where these prove too little. A search begins where that bound 
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 
@@ -21,10 +22,10 @@ from planner.certificates.multipliers import Bound, ProtocolBound
 from planner.certificates.shortage import Shortage
 from planner.formulation.formulation import Formulation
 from planner.planning.assembly import rank_rows
-from planner.planning.cache_division import bound_at, multipliers_at
-from planner.problem.integrality import integrality_floors
+from planner.planning.cache_division import bound_at, fluid_of, multipliers_at
 from planner.problem.load_state import load_state
 from planner.problem.placement import Placement
+from planner.solvers.bound.cutting_planes import FluidSolution
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.bound.threshold import tighten
 from planner.solvers.incumbent import OPTIMAL_GAP, Outcome, Status
@@ -39,13 +40,48 @@ FURTHER = 0.1
 """Share by which other protocols must leave more of a gap to the bound than a plan's own to be searched, too."""
 ROUNDS = 3
 """Searches at other protocols than the first, at most."""
+MOST_KEPT = 1 << 18
+"""Seconds of block types up to which all that is made of them at each protocol is kept: 2 MiB an array."""
+
+Made = TypeVar("Made")
+
+
+class AtProtocols:
+    """One formulation at each protocol of its cost model, and the relaxation there: made once; of a large one only the
+    last is kept."""
+
+    def __init__(self, formulation: Formulation) -> None:
+        self._formulation = formulation
+        self._are_all_kept = formulation.problem.fixed.size <= MOST_KEPT
+        self._formulations: dict[Protocols, Formulation] = {formulation.model.protocols: formulation}
+        self._fluids: dict[Protocols, Fluid] = {}
+        self._optima: dict[Protocols, FluidSolution] = {}
+
+    def formulation(self, protocols: Protocols) -> Formulation:
+        """Return the formulation at some protocols."""
+        return self._made(self._formulations, protocols, lambda: self._formulation.at_protocols(protocols))
+
+    def fluid(self, protocols: Protocols) -> Fluid:
+        """Return its relaxation."""
+        return self._made(self._fluids, protocols, lambda: fluid_of(self.formulation(protocols).problem))
+
+    def optimum(self, protocols: Protocols) -> FluidSolution:
+        """Return the optimum of that."""
+        return self._made(self._optima, protocols, lambda: relaxed_optimum(self.fluid(protocols)))
+
+    def _made(self, kept: dict[Protocols, Made], protocols: Protocols, make: Callable[[], Made]) -> Made:
+        if protocols not in kept:
+            if not self._are_all_kept:
+                kept.clear()
+            kept[protocols] = make()
+        return kept[protocols]
 
 
 class KnownBounds:
     """Bounds at each protocol of a cost model: of one formulation, those at others proven by its multipliers."""
 
     def __init__(self, formulation: Formulation) -> None:
-        self._formulation = formulation
+        self.at = AtProtocols(formulation)
         self._all = formulation.model.all_protocols
         self._best: dict[Protocols, Bound] = {}
 
@@ -58,7 +94,7 @@ class KnownBounds:
         self.keep(protocols, bound)
         for other in self._all:
             if other != protocols:
-                self.keep(other, multipliers_at(self._formulation.at_protocols(other).problem, bound))
+                self.keep(other, multipliers_at(self.at.fluid(other), bound))
 
     def lowest(self) -> Protocols:
         """Return the protocols at which the bound is least."""
@@ -87,7 +123,7 @@ def at_lowest_protocols(formulation: Formulation) -> tuple[Formulation, KnownBou
             break
         relaxed_at.add(formulation.model.protocols)
         known.keep_all(formulation.model.protocols, bound)
-        formulation = formulation.at_protocols(known.lowest())
+        formulation = known.at.formulation(known.lowest())
         if formulation.model.protocols in relaxed_at:
             break
     return formulation, known
@@ -102,12 +138,13 @@ def relaxed_s(formulation: Formulation) -> float | None:
     return known.seconds(known.lowest()) or None
 
 
-def at_own_protocols(formulation: Formulation, placement: Placement) -> Formulation:
-    """The same at the protocols with which the stages of a placement end first; itself where it is at them."""
+def at_own_protocols(formulation: Formulation, placement: Placement, at: AtProtocols | None = None) -> Formulation:
+    """The same at the protocols with which the stages of a placement end first; itself where it is at them. It is one
+    of those `at` all protocols, where these are given."""
     if len(formulation.model.all_protocols) == 1:
         return formulation
-    own = formulation.model.linearised_at(shards_of(formulation, placement))
-    return formulation.at_protocols(own.protocols)
+    own = formulation.model.linearised_at(shards_of(formulation, placement)).protocols
+    return formulation.at_protocols(own) if at is None or own == formulation.model.protocols else at.formulation(own)
 
 
 Search = Callable[[Formulation, float, Placement | None], Outcome]
@@ -132,8 +169,8 @@ def searched(formulation: Formulation, search: Search, gap: float) -> tuple[Form
         below = [each for each in outcome.elsewhere if each.bound.seconds < enough_s]
         below = [each for each in below if each.protocols not in searches.done]
         if not below:
-            break
-        other = formulation.at_protocols(min(below, key=lambda each: each.bound.seconds).protocols)
+            return formulation, outcome
+        other = known.at.formulation(min(below, key=lambda each: each.bound.seconds).protocols)
         other, found = searches.settled(other, searches.at(other))
         if found.step_s is not None and found.step_s < step_s:
             formulation, outcome = other, found
@@ -161,7 +198,7 @@ class ProtocolSearches:
         for _ in range(ROUNDS):
             if outcome.placement is None or outcome.bound is None:
                 break
-            own = at_own_protocols(formulation, outcome.placement)
+            own = at_own_protocols(formulation, outcome.placement, self._known.at)
             if own is formulation:
                 break
             formulation, outcome = own, moved(own, outcome, outcome.placement, self._known)
@@ -199,17 +236,16 @@ def bounds_elsewhere(
 ) -> tuple[ProtocolBound, ...]:
     """Bounds at all protocols but those of the formulation, at which one is given and others may be `known`: what its
     multipliers prove; where that is less than the bound itself, others. No more than that is of use."""
+    at = AtProtocols(formulation) if known is None else known.at
     proven: list[ProtocolBound] = []
     for protocols in formulation.model.all_protocols:
         if protocols == formulation.model.protocols:
             continue
-        problem = formulation.at_protocols(protocols).problem
-        best = multipliers_at(problem, bound)
+        best = multipliers_at(at.fluid(protocols), bound)
         if best.seconds < bound.seconds and known is not None:
             best = known.better(protocols, best)
         if best.seconds < bound.seconds:
-            fluid = Fluid(problem, integrality_floors(problem))
-            anew = tighten(fluid, relaxed_optimum(fluid), bound.seconds)
+            anew = tighten(at.fluid(protocols), at.optimum(protocols), bound.seconds)
             best = max(best, anew, key=lambda each: each.seconds)
         proven.append(ProtocolBound(protocols, best))
     return tuple(proven)
