@@ -46,7 +46,7 @@ def on_terminal(*words: object) -> tuple[str, str, int]:
             r"\d+ s, at most 5 s: simulating the step",
         ),
         (
-            ["size", "-t", "{directory}/starter/topology.yaml", "--fits", "--max-nodes", "3", "--effort", "0"],
+            ["size", "-t", "{directory}/starter/topology.yaml", "--fits", "--no-each-tier", "--max-nodes", "3"],
             r"\d+ s, at most 3 nodes: ",
         ),
         (["check", "zionex-scaling"], r"\d+ s: check"),
@@ -71,7 +71,7 @@ def test_json_on_stdout_is_whole(plan_file):
     assert json.loads(shown)["steps"] == 1
 
 
-@pytest.mark.parametrize("words", [("plan", "-q"), ("size", "--fits", "--effort", "0", "--quiet")])
+@pytest.mark.parametrize("words", [("plan", "--effort", "0", "-q"), ("size", "--fits", "--no-each-tier", "--quiet")])
 def test_quiet_commands_show_nothing(starter, words):
     """Neither line nor escape sequence."""
     _, talk, code = on_terminal(*words, "-t", starter / "topology.yaml")

@@ -28,6 +28,8 @@ def planned(tmp_path_factory):
                 *words,
                 "--effort",
                 "0",
+                "--gap",
+                "20%",
                 "-q",
                 "-o",
                 str(path),

@@ -48,7 +48,8 @@ def log_of_ids(folder):
     ],
 )
 def test_every_command_ends_well(run, tmp_path, monkeypatch, page, expected):
-    """With a workload and plans of other planners in the files that the page supposes."""
+    """With a workload and plans of other planners in the files that the page supposes; searches are short."""
+    monkeypatch.setattr("planner.planning.planning.DEFAULT_EFFORT", 0)
     monkeypatch.chdir(tmp_path)
     Path("workload.yaml").write_text("name: mine\nbase: dlrm-dcnv2\n")
     Path("robust.yaml").write_text("kind: policy\nrobust: {quantile: p95, scenarios: 20, simulated: 2}\n")

@@ -115,5 +115,5 @@ def test_an_exchange_that_no_runtime_has_is_refused(run, starter):
     assert result.exit_code == 3
     assert "sptt is no exchange of torchrec" in result.stderr
     assert run("plan", "-t", topology, "--exchange", "towers").exit_code == 2
-    sized = run("size", "-t", topology, "--max-step", "20ms", "--max-nodes", 2, "--exchange", "auto")
+    sized = run("size", "-t", topology, "--max-step", "20ms", "--max-nodes", 2, "--no-each-tier", "--exchange", "auto")
     assert "exchange auto: " in sized.stdout

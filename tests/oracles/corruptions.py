@@ -159,8 +159,8 @@ def _with_bound(
     terms: dict[str, Any],
     raised: Callable[[Fluid, FluidSolution, float], Bound],
 ) -> Plan:
-    """A plan whose bound is raised from the relaxation's in one way."""
-    found = plan(*inputs, effort=0, **terms)
+    """A plan whose bound is raised from the relaxation's in one way, and not by the search, too: it ends at once."""
+    found = plan(*inputs, effort=0, gap=1.0, **terms)
     asked = Question.asked(*inputs, narrowed_policy(None, terms["tiers"], terms["shardings"]), terms["cost_model"])
     formulation, objective = asked.formulation(), found.objective
     fluid = Fluid(formulation.problem)

@@ -9,7 +9,6 @@ import pytest
 
 from planner.verification.verify import verify
 from tests.oracles.corruptions import Base, bases, corruptions, slip
-from tests.seeds import seeds
 
 EACH = 40
 
@@ -36,7 +35,7 @@ def test_the_documents_are_right_before(right: list[Base]) -> None:
         assert verify(base.plan, base.former) == [], base.name
 
 
-@pytest.mark.parametrize("seed", seeds(range(3), range(8)))
+@pytest.mark.parametrize("seed", range(3))
 def test_no_corruption_that_changes_meaning_verifies(right: list[Base], seed: int, tmp_path: Path) -> None:
     """Leaves, lists, mappings, blocks of other documents, several places that fit each other, repeated keys."""
     for corrupted in corruptions(right, EACH, seed):
