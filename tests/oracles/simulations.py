@@ -1,5 +1,7 @@
 """Simulated steps that have something of everything: exchanges within and across nodes, caches, waiting, no waiting."""
 
+from functools import cache
+
 from cost_models.resources import FRONT_END
 from cost_models.simulator.conditions import Conditions
 from cost_models.simulator.simulation import Simulation
@@ -43,7 +45,7 @@ def inference() -> Simulation:
     return _played({"mode": "inference"}, policy=Policy(shardings=("table_wise", "row_wise")))
 
 
-CASES = {each.__name__: each for each in (varied, prefetched, waiting_for_data, inference)}
+CASES = {each.__name__: cache(each) for each in (varied, prefetched, waiting_for_data, inference)}
 
 
 def _played(
@@ -52,6 +54,6 @@ def _played(
     group = node_group("a", nodes=2, hbm_bytes=8e9, ddr_bytes=40e9)
     group["links"] = {**group["links"], "front_end": {"kind": "ethernet", "count": 1, "bandwidth": "12.5GB/s"}}
     found = plan(
-        topology(group), workload(TABLES, global_batch=262_144, dense=DENSE, **fields), policy=policy, effort=1
+        topology(group), workload(TABLES, global_batch=262_144, dense=DENSE, **fields), policy=policy, effort=0
     )
     return simulate_plan(found, steps=3, conditions=conditions)

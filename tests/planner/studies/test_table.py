@@ -187,7 +187,8 @@ def test_rules_of_replicas_are_an_axis(computed: Computed) -> None:
             NODES: [1],
             **copies,
             "policy.replicas.rules": [[], [{"tables": "t0", "factor": 4}]],
-        }
+        },
+        search={"gap": 0.1, "simulate": False},
     )
     assert [row["status"] in ("optimal", "feasible") for row in found.rows] == [True] * 4
     one, ruled, two, more = (row["stage_replica_sync_s"] for row in found.rows)

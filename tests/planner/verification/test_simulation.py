@@ -33,7 +33,7 @@ CLUSTER = topology(node_group("a", nodes=2, ranks=4))
 
 @pytest.fixture(scope="module")
 def planned() -> Plan:
-    return plan(CLUSTER, workload(TABLES))
+    return plan(CLUSTER, workload(TABLES), effort=0)
 
 
 def test_a_plan_says_how_it_plays(planned: Plan) -> None:
@@ -153,7 +153,7 @@ def test_formats_cost_the_same_to_estimate_and_simulator(tiers: list[str], wire:
         for i, table in enumerate(TABLES)
     ]
     model = workload(tables, pipeline="none", communication={"forward": wire, "backward": wire})
-    found = plan(CLUSTER, model, tiers=tiers, shardings=["table_wise", "row_wise"])
+    found = plan(CLUSTER, model, tiers=tiers, shardings=["table_wise", "row_wise"], effort=0)
     assert found.objective is not None
     assert found.simulated is not None
     assert found.simulated.step_s == pytest.approx(found.objective.step_s, rel=0.03)
@@ -164,9 +164,10 @@ def test_formats_cost_the_same_to_estimate_and_simulator(tiers: list[str], wire:
 def test_a_table_with_a_cache_of_full_precision_has_one() -> None:
     """It is neither read in place nor replicated, and it costs more than one whose rows are written as they are."""
     table = {"rows": 200_000, "dim": 64, "pooling_factor": 20, "dtype": "int8_row", "zipf_alpha": 1.05}
-    plain = plan(CLUSTER, workload([table], pipeline="none"), simulate=False, tiers=["hbm"], shardings=["table_wise"])
+    terms = {"simulate": False, "effort": 0, "shardings": ["table_wise"]}
+    plain = plan(CLUSTER, workload([table], pipeline="none"), tiers=["hbm"], **terms)
     cached = workload([{**table, "precision_cache": "5%"}], pipeline="none")
-    found = plan(CLUSTER, cached, simulate=False, tiers=["hbm"], shardings=["table_wise"])
+    found = plan(CLUSTER, cached, tiers=["hbm"], **terms)
     assert plain.objective is not None
     assert found.objective is not None
     assert found.objective.step_s > plain.objective.step_s
@@ -186,7 +187,7 @@ def test_deduplication_saves_the_same_in_both(pooled: bool, group: str | None) -
             | ({"dedup_group": group} if group else {})
             for _ in range(8)
         ]
-        found = plan(CLUSTER, workload(tables, pipeline="none"), tiers=["hbm"], shardings=["table_wise"])
+        found = plan(CLUSTER, workload(tables, pipeline="none"), tiers=["hbm"], shardings=["table_wise"], effort=0)
         assert found.objective is not None
         assert found.simulated is not None
         steps.append(found.objective.step_s)
@@ -207,7 +208,7 @@ def test_deduplication_saves_the_same_in_both(pooled: bool, group: str | None) -
 def test_what_deduplication_saves_is_said() -> None:
     """Against the same placement without it; nothing where there is none."""
     tables = [{**table, "dedup_factor": 2.0, "dedup_group": "user"} for table in TABLES[:6]]
-    found = plan(CLUSTER, workload(tables, pipeline="none"))
+    found = plan(CLUSTER, workload(tables, pipeline="none"), effort=0)
     model = cost_model("physical", *planned_inputs(found))
     saved = deduplication(model, placed_shards(found))
     assert saved is not None
