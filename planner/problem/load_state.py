@@ -29,6 +29,7 @@ class LoadState:
             taken = np.bincount(pool, minlength=len(capacity)) * problem.base_bytes[m]
             self.free[m] = (capacity - taken)[pool]
         self._column_groups = _groups(problem.resource_of_rank)
+        self._opens = [np.unique(first) for _, _, first, _ in self._column_groups]
         self._tier_groups = _groups(problem.pool_of_rank)
 
     def copy(self) -> "LoadState":
@@ -74,8 +75,7 @@ class LoadState:
         if not per_kind.any():
             return
         seconds = per_kind[self._problem.kind_of_rank].T
-        for rows, instance, first, _ in self._column_groups:
-            opens = np.unique(first)
+        for (rows, instance, first, _), opens in zip(self._column_groups, self._opens, strict=True):
             total = seconds[rows] if len(opens) == len(first) else np.add.reduceat(seconds[rows], opens, axis=1)
             self.load[rows] += total[:, instance]
 

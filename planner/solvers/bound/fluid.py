@@ -107,7 +107,7 @@ class Fluid:
         """Seconds that the stage takes at least under the option that a block of the table names."""
         return float(self._peaks_of_table(table)[choice - self.problem.table_block_start[table], stage])
 
-    @property
+    @cached_property
     def shared_columns(self) -> Bools:
         """[C] whether instances of the column serve ranks of several kinds, so that kinds share one weight."""
         return shared_columns(self.problem, self.instances)
