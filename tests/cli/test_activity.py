@@ -37,7 +37,7 @@ def on_terminal(*words: object) -> tuple[str, str, int]:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["simulate", "{plan}", "--steps", "40"], r"\d+ s: simulating 45 steps of 16 ranks"),
+        (["simulate", "{plan}", "--steps", "10"], r"\d+ s: simulating 15 steps of 16 ranks"),
         (["verify", "{plan}"], r"\d+ s: computing .*plan.json anew"),
         (["explain", "{plan}"], r"\d+ s: explaining .*plan.json"),
         (["report", "{plan}", "-o", "{plan}.html"], r"\d+ s: drawing .*plan.json"),

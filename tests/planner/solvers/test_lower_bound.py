@@ -10,7 +10,6 @@ from planner.solvers.limits import SearchLimits
 from planner.solvers.lower_bound import BoundRaiser, bound_of, relaxed_optimum
 from tests.oracles.optima import solvable_problems
 
-CASES = solvable_problems()
 ROUNDING = 1e-8
 
 
@@ -18,7 +17,7 @@ ROUNDING = 1e-8
 def test_no_bound_passes_the_optimum(is_quick: bool) -> None:
     """After each way to raise it, from any placement: at least the relaxation's, at most the optimum."""
     raised = near = 0
-    for problem, best_s in CASES:
+    for problem, best_s in solvable_problems():
         fluid, limits = Fluid(problem), SearchLimits(gap=0.0)
         relaxed = relaxed_optimum(fluid)
         incumbent = Incumbent(bound_of(relaxed), limits, lambda *_: None)
@@ -35,13 +34,13 @@ def test_no_bound_passes_the_optimum(is_quick: bool) -> None:
         assert incumbent.best_s >= best_s * (1 - ROUNDING)
         raised += incumbent.bound.seconds > relaxed.bound_s * (1 + 1e-6)
         near += incumbent.bound.seconds >= best_s * 0.999
-    assert raised >= len(CASES) / 3
-    assert is_quick or near >= len(CASES) * 0.7
+    assert raised >= len(solvable_problems()) / 3
+    assert is_quick or near >= len(solvable_problems()) * 0.7
 
 
 def test_without_a_placement_there_is_nothing_to_raise_towards() -> None:
     """The bound stays the relaxation's."""
-    problem, _ = CASES[0]
+    problem, _ = solvable_problems()[0]
     fluid, limits = Fluid(problem), SearchLimits(gap=0.0)
     relaxed = relaxed_optimum(fluid)
     incumbent = Incumbent(bound_of(relaxed), limits, lambda *_: None)

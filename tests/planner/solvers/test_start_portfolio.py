@@ -11,13 +11,11 @@ from planner.solvers.start_portfolio import StartPortfolio
 from tests.oracles.optima import solvable_problems
 from tests.oracles.placements import faults
 
-CASES = solvable_problems()
-
 
 def test_starts_are_placements_that_fit() -> None:
     """Each with its step; the incumbent keeps the best of them, and on most problems some are near the optimum."""
     good = 0
-    for problem, best_s in CASES:
+    for problem, best_s in solvable_problems():
         fluid = Fluid(problem)
         relaxed = relaxed_optimum(fluid)
         incumbent = Incumbent(bound_of(relaxed), SearchLimits(gap=0.0), lambda *_: None)
@@ -29,12 +27,12 @@ def test_starts_are_placements_that_fit() -> None:
             assert abs(state.step_s() - step_s) <= 1e-9 * step_s
         assert incumbent.best_s == min((step_s for _, step_s in starts), default=np.inf)
         good += incumbent.best_s <= best_s * 1.1
-    assert good >= 0.7 * len(CASES)
+    assert good >= 0.7 * len(solvable_problems())
 
 
 def test_the_first_start_is_one() -> None:
     """Made before all others, whatever it is worth; where there is none, there are no others with as much memory."""
-    for problem, _ in CASES:
+    for problem, _ in solvable_problems():
         fluid = Fluid(problem)
         relaxed = relaxed_optimum(fluid)
         incumbent = Incumbent(bound_of(relaxed), SearchLimits(gap=0.0), lambda *_: None)
@@ -47,7 +45,7 @@ def test_the_first_start_is_one() -> None:
 
 def test_a_search_that_is_done_makes_no_more() -> None:
     """Within a wide gap the first start ends it."""
-    for problem, _ in CASES[:10]:
+    for problem, _ in solvable_problems()[:10]:
         fluid = Fluid(problem)
         relaxed = relaxed_optimum(fluid)
         incumbent = Incumbent(bound_of(relaxed), SearchLimits(gap=1e6), lambda *_: None)
