@@ -47,12 +47,11 @@ Made = TypeVar("Made")
 
 
 class AtProtocols:
-    """One formulation at each protocol of its cost model, and the relaxation there: made once; of a large one only the
-    last is kept."""
+    """One formulation at each protocol of its cost model, and the relaxation there: made once, unless it is large."""
 
     def __init__(self, formulation: Formulation) -> None:
         self._formulation = formulation
-        self._are_all_kept = formulation.problem.fixed.size <= MOST_KEPT
+        self._is_kept = formulation.problem.fixed.size <= MOST_KEPT
         self._formulations: dict[Protocols, Formulation] = {formulation.model.protocols: formulation}
         self._fluids: dict[Protocols, Fluid] = {}
         self._optima: dict[Protocols, FluidSolution] = {}
@@ -65,16 +64,15 @@ class AtProtocols:
         """Return its relaxation."""
         return self._made(self._fluids, protocols, lambda: fluid_of(self.formulation(protocols).problem))
 
-    def optimum(self, protocols: Protocols) -> FluidSolution:
-        """Return the optimum of that."""
-        return self._made(self._optima, protocols, lambda: relaxed_optimum(self.fluid(protocols)))
+    def optimum(self, protocols: Protocols, fluid: Fluid) -> FluidSolution:
+        """Return the optimum of that relaxation."""
+        return self._made(self._optima, protocols, lambda: relaxed_optimum(fluid))
 
     def _made(self, kept: dict[Protocols, Made], protocols: Protocols, make: Callable[[], Made]) -> Made:
-        if protocols not in kept:
-            if not self._are_all_kept:
-                kept.clear()
-            kept[protocols] = make()
-        return kept[protocols]
+        made = kept[protocols] if protocols in kept else make()
+        if self._is_kept:
+            kept[protocols] = made
+        return made
 
 
 class KnownBounds:
@@ -241,11 +239,12 @@ def bounds_elsewhere(
     for protocols in formulation.model.all_protocols:
         if protocols == formulation.model.protocols:
             continue
-        best = multipliers_at(at.fluid(protocols), bound)
+        fluid = at.fluid(protocols)
+        best = multipliers_at(fluid, bound)
         if best.seconds < bound.seconds and known is not None:
             best = known.better(protocols, best)
         if best.seconds < bound.seconds:
-            anew = tighten(at.fluid(protocols), at.optimum(protocols), bound.seconds)
+            anew = tighten(fluid, at.optimum(protocols, fluid), bound.seconds)
             best = max(best, anew, key=lambda each: each.seconds)
         proven.append(ProtocolBound(protocols, best))
     return tuple(proven)

@@ -31,7 +31,6 @@ class Master:
         `fluid.Fluid`."""
         from ortools.math_opt.python import mathopt
 
-        self._mathopt = mathopt
         self._instances, self._shared, self._stages = instances, shared, problem.stage_of_column
         self._stage_count = len(problem.stage_constants)
         self._capacity = capacity
@@ -93,9 +92,7 @@ class Master:
         if not self._scale:
             self._scale = 1.0 / max(float(self._last.sum()), 1e-12)
         excess = (size - self._capacity) / self._unit_bytes
-        cut = self._model.add_linear_constraint(
-            lb=0.0
-        )  # one coefficient after the other: sums of terms take far longer
+        cut = self._model.add_linear_constraint(lb=0.0)  # not from a sum of terms, which takes far longer
         cut.set_coefficient(self._bound, -1.0)
         for weight, value in zip(self._weights, (self._scale * mean[self._weight_at]).tolist(), strict=True):
             if value:

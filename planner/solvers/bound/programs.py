@@ -26,6 +26,7 @@ def optimum(
         most_iterations = LEAST_ITERATIONS + ITERATIONS_PER_LINE * lines
     limits = {
         "params": mathopt.SolveParameters(iteration_limit=most_iterations),
+        # nobody reads reduced costs
         "model_params": mathopt.ModelSolveParameters(reduced_costs_filter=mathopt.VariableFilter(filtered_items=())),
     }
     afresh = (mathopt.SolverType.GLOP, mathopt.SolverType.HIGHS)

@@ -2,6 +2,7 @@
 
 import io
 import math
+from functools import cache
 
 import numpy as np
 import pytest
@@ -16,6 +17,13 @@ from planner.reports.explanation import render_plan, render_table, why
 from planner.reports.explanation_records import plan_document
 from tests.oracles.instances import node_group, tiny_instance, topology, workload
 from tests.seeds import seeds
+
+
+@cache
+def tiny_plan(seed: int) -> Plan:
+    """Of any cluster, with all that the tiny instance of a seed may use."""
+    instance = tiny_instance(seed)
+    return plan(instance.model.topology, instance.model.workload, tiers=instance.policy.tiers, effort=0)
 
 
 def check_sums(found: Plan) -> None:
@@ -48,8 +56,7 @@ def check_sums(found: Plan) -> None:
 @pytest.mark.parametrize("seed", seeds(range(0, 45, 9), range(0, 45, 3)))
 def test_tiny_instances_add_up(seed: int) -> None:
     """Mixed clusters, shared resources, all tiers and shardings."""
-    instance = tiny_instance(seed)
-    found = plan(instance.model.topology, instance.model.workload, tiers=instance.policy.tiers, effort=0)
+    found = tiny_plan(seed)
     if found.objective is not None:
         check_sums(found)
 
@@ -134,8 +141,7 @@ def test_a_plan_costs_no_less_than_its_options(seed: int) -> None:
 
     Not of its number of blocks: a plan may cut 64 columns into 16, 16 and 32, where options cut evenly.
     """
-    instance = tiny_instance(seed)
-    found = plan(instance.model.topology, instance.model.workload, tiers=instance.policy.tiers, effort=0)
+    found = tiny_plan(seed)
     if found.objective is None:
         return
     explainer = Explainer(found)

@@ -14,7 +14,14 @@ from planner.formulation.formulation import Formulation
 from planner.formulation.policy import Policy
 from planner.importers.adoption import AdoptedTable, AdoptionInputs, adopted
 from planner.planning.pipeline import Pipeline
-from planner.planning.protocols import KnownBounds, ProtocolSearches, at_lowest_protocols, at_own_protocols, shards_of
+from planner.planning.protocols import (
+    KnownBounds,
+    ProtocolSearches,
+    at_lowest_protocols,
+    at_own_protocols,
+    bounds_elsewhere,
+    shards_of,
+)
 from planner.problem.load_state import load_state
 from planner.problem.placement import Placement
 from planner.solvers.incumbent import Outcome
@@ -104,6 +111,28 @@ def test_the_bound_holds_for_placements_at_all_protocols(seed: int) -> None:
     assert list(faults_of_proofs(found.proof, formulation)) == []
     proven = instance.model.whole_step_s(proven_s(found.proof, formulation))
     assert proven >= found.objective.lower_bound_s * (1 - 1e-9)
+
+
+def test_costs_at_each_protocol_are_worked_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often a search asks for them; they are those of the formulation at that protocol."""
+    formulation = Formulation.of(cost_model("physical", CLUSTER, workload(TABLES)), Policy())
+    everywhere = formulation.model.all_protocols
+    expected = {each: formulation.at_protocols(each).problem for each in everywhere}
+    made: list[tuple[int, ...]] = []
+    real = Formulation.at_protocols
+    monkeypatch.setattr(Formulation, "at_protocols", lambda self, each: made.append(each) or real(self, each))
+    lowest, known = at_lowest_protocols(formulation)
+    bound = relaxed(lowest.problem)
+    assert isinstance(bound, Bound)
+    for _ in range(2):
+        proven = bounds_elsewhere(lowest, bound, known)
+    assert {each.protocols for each in proven} == {*everywhere} - {lowest.model.protocols}
+    assert len(everywhere) > 2
+    assert sorted(made) == sorted({*everywhere} - {formulation.model.protocols})
+    for each in everywhere:
+        kept = known.at.formulation(each).problem
+        for name in ("fixed", "by_rows", "everywhere", "stage_constants"):
+            np.testing.assert_array_equal(getattr(kept, name), getattr(expected[each], name))
 
 
 @pytest.mark.parametrize("seed", [18, 20, 26, 51, 78, 85])
