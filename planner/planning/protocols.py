@@ -19,7 +19,6 @@ import numpy as np
 
 from cost_models.shards import PlacedShards
 from planner.certificates.multipliers import Bound, ProtocolBound
-from planner.certificates.shortage import Shortage
 from planner.formulation.formulation import Formulation
 from planner.planning.assembly import rank_rows
 from planner.planning.cache_division import bound_at, fluid_of, multipliers_at
@@ -27,10 +26,11 @@ from planner.problem.load_state import load_state
 from planner.problem.placement import Placement
 from planner.solvers.bound.cutting_planes import FluidSolution
 from planner.solvers.bound.fluid import Fluid
+from planner.solvers.bound.infeasible import shortage
 from planner.solvers.bound.threshold import tighten
 from planner.solvers.incumbent import OPTIMAL_GAP, Outcome, Status
-from planner.solvers.lower_bound import relaxed_optimum
-from planner.solvers.search import better, relaxed
+from planner.solvers.lower_bound import bound_of, relaxed_optimum
+from planner.solvers.search import better
 
 Protocols = tuple[int, ...]
 """The number of a line of each exchange of a cost model."""
@@ -67,6 +67,11 @@ class AtProtocols:
     def optimum(self, protocols: Protocols, fluid: Fluid) -> FluidSolution:
         """Return the optimum of that relaxation."""
         return self._made(self._optima, protocols, lambda: relaxed_optimum(fluid))
+
+    def bound(self, protocols: Protocols) -> Bound | None:
+        """Return what multipliers prove there, without a search for a placement; None where nothing fits."""
+        fluid = self.fluid(protocols)
+        return bound_of(self.optimum(protocols, fluid)) if shortage(fluid) is None else None
 
     def _made(self, kept: dict[Protocols, Made], protocols: Protocols, make: Callable[[], Made]) -> Made:
         made = kept[protocols] if protocols in kept else make()
@@ -116,8 +121,8 @@ def at_lowest_protocols(formulation: Formulation) -> tuple[Formulation, KnownBou
     took; none where nothing fits."""
     known, relaxed_at = KnownBounds(formulation), set[Protocols]()
     for _ in range(ROUNDS if len(formulation.model.all_protocols) > 1 else 0):
-        bound = relaxed(formulation.problem)
-        if isinstance(bound, Shortage):
+        bound = known.at.bound(formulation.model.protocols)
+        if bound is None:
             break
         relaxed_at.add(formulation.model.protocols)
         known.keep_all(formulation.model.protocols, bound)
@@ -130,8 +135,8 @@ def at_lowest_protocols(formulation: Formulation) -> tuple[Formulation, KnownBou
 def relaxed_s(formulation: Formulation) -> float | None:
     """The bound of multipliers alone at all protocols, without a search for a placement; None where nothing fits."""
     if len(formulation.model.all_protocols) == 1:
-        bound = relaxed(formulation.problem)
-        return None if isinstance(bound, Shortage) else bound.seconds
+        bound = AtProtocols(formulation).bound(formulation.model.protocols)
+        return None if bound is None else bound.seconds
     _, known = at_lowest_protocols(formulation)
     return known.seconds(known.lowest()) or None
 

@@ -21,6 +21,7 @@ from planner.studies.table import results
 NODES = "topology.nodes.0.count"
 NIC = "topology.nodes.0.links.scale_out.bandwidth"
 AXES = {NODES: [1, 2], NIC: ["100Gb/s", "120Gb/s", "400Gb/s"]}
+UNPLAYED = {"simulate": False}
 RunGrid = Callable[..., list[Done]]
 
 
@@ -40,7 +41,7 @@ def test_processes_find_what_one_process_finds(grid: Callable[..., Grid], run_gr
 
 def test_a_stopped_study_goes_on_where_it_was(grid: Callable[..., Grid], run_grid: RunGrid, tmp_path: Path) -> None:
     """And ends as one that was not stopped; what was computed is not computed again."""
-    points, store = grid(axes=AXES), Store(tmp_path / "cache")
+    points, store = grid(axes=AXES, search=UNPLAYED), Store(tmp_path / "cache")
     looks = itertools.count()
     seen = list(execution.Execution(points, points).run(Serial(), store, lambda: next(looks) >= 3))
     assert 3 <= len(seen) < len(points)
@@ -96,7 +97,7 @@ def test_answers_of_an_older_version_are_recognised_and_computed_again(
 def test_a_neighbours_plan_is_taken_only_where_it_is_as_good(grid: Callable[..., Grid], run_grid: RunGrid) -> None:
     """Each point's gap is that of a search, and a little more at most; and its figures are those of its own rates."""
     axes = {NODES: [2], NIC: {"first": "100Gb/s", "last": "300Gb/s", "points": 5}}
-    together = run_grid(points := grid(axes=axes), Serial())
+    together = run_grid(points := grid(axes=axes, search=UNPLAYED), Serial())
     assert any(one.answer.start is not None and one.answer.start.links for one in together)
     for one in sorted(together, key=lambda one: one.point.number):
         (alone,) = run_grid(_Only(points, one.point.number), Serial())
