@@ -28,6 +28,7 @@ from planner.cli import (
     plan,
     profile,
     report,
+    run,
     schema,
     simulate,
     size,
@@ -116,6 +117,7 @@ app.command()(memory.memory)
 app.command()(size.size)
 app.command()(cost.cost)
 app.command()(study.study)
+app.command()(run.run)
 app.command()(report.report)
 app.add_typer(topology.app, name="topology")
 app.add_typer(catalog.app, name="catalog")

@@ -1,4 +1,4 @@
-"""`planner catalog`: the clusters, models, studies and price sheets that come with the planner."""
+"""`planner catalog`: the clusters, models, studies, runs and price sheets that come with the planner."""
 
 from collections.abc import Callable
 from enum import StrEnum
@@ -19,6 +19,7 @@ class Shelves(StrEnum):
     TOPOLOGIES = "topologies"
     WORKLOADS = "workloads"
     STUDIES = "studies"
+    RUNS = "runs"
     PRICES = "prices"
 
 
@@ -28,12 +29,13 @@ class CatalogKind(StrEnum):
     TOPOLOGY = "topology"
     WORKLOAD = "workload"
     STUDY = "study"
+    RUN = "run"
     PRICES = "price sheet"
 
 
 @app.callback()
 def catalog() -> None:
-    """Show the shipped clusters, models, studies and price sheets.
+    """Show the shipped clusters, models, studies, runs and price sheets.
 
     \b
     Example:
@@ -46,7 +48,7 @@ def list_(
     what: Annotated[
         Shelves | None,
         typer.Argument(
-            metavar="KIND", help="topologies, workloads, studies or prices. Unset: all.", show_default=False
+            metavar="KIND", help="topologies, workloads, studies, runs or prices. Unset: all.", show_default=False
         ),
     ] = None,
     output_format: flags.FormatFlag = Format.TABLE,
@@ -80,7 +82,7 @@ def show(
     name: flags.CatalogNameArgument,
     kind: Annotated[
         CatalogKind | None,
-        typer.Option(metavar="KIND", help="topology, workload, study or 'price sheet'.", show_default=False),
+        typer.Option(metavar="KIND", help="topology, workload, study, run or 'price sheet'.", show_default=False),
     ] = None,
 ) -> None:
     """Print one entry: YAML with the sources of its numbers.
@@ -192,6 +194,16 @@ def _studies() -> list[Record]:
     ]
 
 
+def _runs() -> list[Record]:
+    from planner.runs.run import read_run
+
+    runs = {name: read_run(name)[0] for name in flags.catalog_names(CatalogKind.RUN)}
+    return [
+        {"name": name, "stages": len(run.stages), "description": _first_line(run.description)}
+        for name, run in runs.items()
+    ]
+
+
 def _price_sheets() -> list[Record]:
     from planner.capacity.prices import load_prices
 
@@ -206,6 +218,7 @@ _LISTS: dict[Shelves, Callable[[], list[Record]]] = {
     Shelves.TOPOLOGIES: _topologies,
     Shelves.WORKLOADS: _workloads,
     Shelves.STUDIES: _studies,
+    Shelves.RUNS: _runs,
     Shelves.PRICES: _price_sheets,
 }
 

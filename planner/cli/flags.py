@@ -18,6 +18,7 @@ SHELVES = {
     "topology": resources.files("topologies") / "catalog",
     "workload": resources.files("cost_models") / "workload" / "catalog",
     "study": resources.files("planner") / "studies" / "catalog",
+    "run": resources.files("planner") / "runs" / "catalog",
     "price sheet": resources.files("planner") / "capacity" / "price_sheets",
 }
 """The kinds of the catalog, and where their files are."""

@@ -1,4 +1,4 @@
-"""`planner report`: the results of a study, or a plan, as a page for a browser."""
+"""`planner report`: the results of a study or a run, or a plan, as a page for a browser."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -25,7 +25,9 @@ def report(
     results: Annotated[
         Path,
         typer.Argument(
-            metavar="RESULTS", help="Results of a study (.parquet or .json), or a plan document.", show_default=False
+            metavar="RESULTS",
+            help="Results of a study (.parquet or .json), or of a run, or a plan document.",
+            show_default=False,
         ),
     ],
     output: Annotated[
@@ -43,6 +45,7 @@ def report(
 
     The page opens in any browser, without a network. For a study: findings,
     heat map of two axes, scaling, Pareto front, stages, memory, all points.
+    For a run: its schedule, where the time goes, numbers of nodes.
     For a plan: stages, load and memory of each rank, all tables. Needs the
     extra report: pip install 'shardplan[report]'
 
@@ -74,12 +77,18 @@ def _page(results: Path) -> "Page":
     """The page of a file, by what the file holds."""
     from planner.document.files import read_json
     from planner.reports.pages import plan_page, study_page
+    from planner.runs.page import run_page
+    from planner.runs.results import is_result, read_result
     from planner.studies.results import read_results
     from planner.verification.loading import load_plan
     from topologies.errors import InputError
 
     if results.suffix.lower() == ".csv":
         raise InputError.at(str(results), "has only the points; give the .parquet or .json of `planner study`")
-    if results.suffix.lower() == ".json" and read_json(results).get("kind") == "plan":
-        return plan_page(load_plan(results))
+    if results.suffix.lower() == ".json":
+        data = read_json(results)
+        if data.get("kind") == "plan":
+            return plan_page(load_plan(results))
+        if is_result(data):
+            return run_page(read_result(results))
     return study_page(read_results(results))

@@ -19,13 +19,16 @@ class SchemaKind(StrEnum):
     POLICY = "policy"
     PLAN = "plan"
     STUDY = "study"
+    RUN = "run"
     PRICES = "prices"
 
 
 def schema(
     kind: Annotated[
         SchemaKind,
-        typer.Argument(metavar="KIND", help="topology, workload, policy, plan, study or prices.", show_default=False),
+        typer.Argument(
+            metavar="KIND", help="topology, workload, policy, plan, study, run or prices.", show_default=False
+        ),
     ],
 ) -> None:
     """Print the JSON Schema of a document.
@@ -79,6 +82,10 @@ def _model(kind: SchemaKind) -> "type[BaseModel]":
         from planner.studies.study import Study
 
         return Study
+    if kind is SchemaKind.RUN:
+        from planner.runs.run import Run
+
+        return Run
     if kind is SchemaKind.PRICES:
         from planner.capacity.prices import PriceSheet
 

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,7 +15,7 @@ from planner.formulation.software import priced_as_run
 from planner.studies.grid import AxisChange, Grid, Point
 from planner.studies.growth import check_factor, grown
 from topologies.cluster import Topology
-from topologies.documents import Key, Origin, assign_everywhere, validate
+from topologies.documents import Document, Key, Origin, assign_everywhere, validate
 from topologies.errors import Fault, InputError
 from topologies.loading import changed_topology
 
@@ -130,24 +129,31 @@ class Resolver:
         if source is not None and not isinstance(source, str):
             return InputError([document.fault(where, "must be a catalog name or the path of a file")])
         try:
-            return make(None if source is None else self._beside(source), inner)
+            if source is None:
+                return make(None, inner)
+            return named_in(document, where, source, lambda found: make(found, inner))
         except InputError as error:
-            if {fault.source for fault in error.faults} == {source}:  # there is no such file or name
-                return InputError(document.fault(where, f"{source!r}: {fault.message}") for fault in error.faults)
             return error
-
-    @cached_property
-    def _directory(self) -> Path:
-        return self._grid.document.directory or Path()
-
-    def _beside(self, source: str) -> str:
-        """A file beside the study wins over one from here, and both over a catalog name; `@…` may follow its name."""
-        file = source if (self._directory / source).is_file() else source.partition("@")[0]
-        beside = self._directory / file
-        return f"{beside}{source.removeprefix(file)}" if beside.is_file() else source
 
     def _origin(self, change: AxisChange) -> Origin:
         return self._grid.document, change.where
+
+
+def named_in(document: Document, where: tuple[Key, ...], source: str, make: Callable[[str], Input]) -> Input:
+    """What is made of the file or catalog name that a document names at `where`.
+
+    A file beside the document wins over one from here, and both over a catalog name; `@…` may follow its name. Raises
+    InputError: where there is no such file or name, at the document.
+    """
+    directory = document.directory or Path()
+    file = source if (directory / source).is_file() else source.partition("@")[0]
+    beside = directory / file
+    try:
+        return make(f"{beside}{source.removeprefix(file)}" if beside.is_file() else source)
+    except InputError as error:
+        if {fault.source for fault in error.faults} == {source}:
+            raise InputError(document.fault(where, f"{source!r}: {fault.message}") for fault in error.faults) from None
+        raise
 
 
 def _together(

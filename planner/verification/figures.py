@@ -80,7 +80,7 @@ def rank_faults(plan: Plan, model: CostModel, evaluation: Evaluation) -> Iterato
             yield f"rank {rank.rank}: stands on node {model.host_of_rank[rank.rank]}, not {rank.node}"
 
 
-def capacity_faults(plan: Plan, model: CostModel, evaluation: Evaluation) -> Iterator[str]:
+def overfull(model: CostModel, evaluation: Evaluation) -> Iterator[str]:
     """Memory pools that hold more than they can."""
     pairs = zip(model.memories, model.memory_pool_of_rank, model.memory_capacity, strict=True)
     for m, (tier, pool, capacity) in enumerate(pairs):
@@ -88,6 +88,12 @@ def capacity_faults(plan: Plan, model: CostModel, evaluation: Evaluation) -> Ite
         for k in np.flatnonzero(taken > capacity + 1).tolist():
             where = "rank" if len(capacity) == len(pool) else SHARED_BY[tier]
             yield f"{tier} of {where} {k}: {taken[k]:.0f} bytes placed, {capacity[k]:.0f} usable"
+
+
+def capacity_faults(plan: Plan, model: CostModel, evaluation: Evaluation) -> Iterator[str]:
+    """Memory pools that hold more than they can, and capacities that are stated wrong."""
+    yield from overfull(model, evaluation)
+    for tier, pool, capacity in zip(model.memories, model.memory_pool_of_rank, model.memory_capacity, strict=True):
         stated = np.array([rank.capacity[tier] for rank in plan.ranks])
         if len(stated) == len(pool) and np.abs(stated - capacity[pool]).max() > 1:
             yield f"{tier}: the capacity in the document is not the topology's less its reserve"

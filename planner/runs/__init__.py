@@ -1,0 +1,1 @@
+"""Training runs: what a schedule of batches and nodes takes and costs."""
