@@ -55,28 +55,26 @@ def run(
     """
     outputs = _outputs(run_, output, page, plans)
 
+    from planner.runs.axes import variants
+    from planner.runs.inputs import RunInputs
     from planner.runs.run import read_run
-    from planner.runs.running import cost_run, cost_runs
+    from planner.runs.running import costed, costed_variants
 
     streams.doing(f"reading the inputs of {run_}")
     with outputs.beside("RUN"):
-        has_axes = bool(read_run(run_)[0].axes)
-    if has_axes:
+        read, document = read_run(run_)
+        inputs = variants(read, document) if read.axes else RunInputs(read, document)
+    if read.axes:
         flags.expect_unused("with axes, which make several runs", plans=None if plans is None else str(plans))
-    with (
-        streams.progress(quiet=quiet) as tell,
-        interruption("with the best plans so far") as interrupted,
-        outputs.beside("RUN"),
-    ):
-        result: RunResult | RunGrid
-        made: tuple[Plan, ...] = ()
-        if has_axes:
-            result = cost_runs(run_, tell=tell, stop=interrupted)
-            is_there = result.best is not None
+    result: RunResult | RunGrid
+    made: tuple[Plan, ...] = ()
+    with streams.progress(quiet=quiet) as tell, interruption("with the best plans so far") as interrupted:
+        if isinstance(inputs, RunInputs):
+            found = costed(inputs, tell=tell, stop=interrupted)
+            result, made, is_there = found.result, found.plans, found.result.takes is not None
         else:
-            costed = cost_run(run_, tell=tell, stop=interrupted)
-            result, made = costed.result, costed.plans
-            is_there = costed.result.takes is not None
+            result = costed_variants(read, inputs, tell=tell, stop=interrupted)
+            is_there = result.best is not None
     if output is not None:
         _write(result, output)
     if page is not None:
@@ -92,6 +90,8 @@ def _outputs(run_: str, output: Path | None, page: Path | None, plans: Path | No
     """Refuse what cannot be written before the work is done."""
     if output is not None and output.suffix.lower() not in {".json", ".csv"}:
         raise typer.BadParameter(f"{output} is written as JSON or CSV; name it .json or .csv", param_hint="--output")
+    if page is not None:
+        flags.expect_extra("plotly", "report", "--report")
     return Outputs({"--output": output, "--report": page}, {"RUN": run_}, {"--plans": (plans, "plan-*.json")})
 
 

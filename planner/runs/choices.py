@@ -132,12 +132,18 @@ class RunChoices:
         return -(-(evaluation.samples or 0) // stage.global_batch) * candidate.timed.forward_s
 
     def _followed(self, graph: Graph, way: Way) -> Way:
-        """The same way where each plan that others follow is made from the one before it, where that is better."""
+        """The same way where plans are made from the one before them, if that is better.
+
+        It is asked where the bytes that move take more than the share of the steps within which plans are searched for.
+        """
         if self.plans.inputs.plan is not None:
             return way
         for first, last in self._blocks(way)[1:]:
             former, own = way[first - 1].candidate, way[first].candidate
             steps = sum(leg.stage.steps for leg in way[first:last])
+            moving_s = way[first].move.seconds - self.plans.inputs.run.restart
+            if moving_s <= self.plans.inputs.run.search.gap * sum(leg.steps_s for leg in way[first:last]):
+                continue
             plan = self.plans.following(former.plan, own.made_for, steps, way[first].stage.where)
             under = [self._under(plan, leg.stage, leg.candidate) for leg in way[first:last]]
             block = [each for each in under if each is not None]

@@ -38,7 +38,7 @@ def _bound(result: RunResult) -> Iterator[str]:
 
 def _steps(result: RunResult) -> str:
     words = f"{counted(result.steps, 'step')} over {counted(result.samples, 'sample')}"
-    if result.samples_read > result.samples:
+    if result.samples_read >= 1.005 * result.samples:
         words += f", which are read {result.samples_read / result.samples:.3g} times"
     passes = sum(stage.steps * sum(stage.passes_s.values()) for stage in result.stages)
     parts = [f"{duration(result.steps_s or 0.0)} of steps"]
@@ -68,7 +68,8 @@ def _moves(result: RunResult) -> Iterator[str]:
     changes = [stage for stage in result.stages if stage.migration is not None]
     if changes:
         moved = format_bytes(result.moved_bytes or 0)
-        yield f"{counted(len(changes), 'change')} of plan or nodes move {moved}: before {_names(changes)}."
+        verb = "moves" if len(changes) == 1 else "move"
+        yield f"{counted(len(changes), 'change')} of plan or nodes {verb} {moved}: before {_names(changes)}."
 
 
 def _names(stages: Iterable[StageCosts]) -> str:

@@ -39,7 +39,13 @@ class RunInputs:
     def __post_init__(self) -> None:
         """Raises InputError with what is wrong with any of them."""
         faults: list[Fault] = []
-        for make in (self._base_topology, self._base_workload, lambda: self.policy, lambda: self.prices):
+        for make in (
+            self._base_topology,
+            self._base_workload,
+            lambda: self.policy,
+            lambda: self.prices,
+            lambda: self.plan,
+        ):
             try:
                 make()
             except InputError as error:
