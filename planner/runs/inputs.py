@@ -11,6 +11,7 @@ from cost_models.workload.models import Workload
 from planner.capacity.prices import PriceSheet, load_prices
 from planner.capacity.sizing import group_index
 from planner.document.plan import Plan
+from planner.formulation.dense_choices import expect_one_strategy
 from planner.formulation.policy import Policy, policy_document
 from planner.runs.run import Run
 from planner.studies.inputs import named_in
@@ -91,6 +92,7 @@ class RunInputs:
             assign_everywhere(document, path, value, Policy, origin)
         policy = validate(document, Policy)
         policy.expect_nominal("the steps of a run are")
+        expect_one_strategy(policy.dense, "the stages of a run are")
         policy.expect_no_moves()
         if policy.replicas is not None:
             message = "the stages of a run are planned as one world; leave replicas out of its policy"

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 from cost_models.collective_calls import CollectiveCall, Members
 from cost_models.dense import dense_seconds
+from cost_models.dense_sharding import sharding_of
 from cost_models.dense_size import dense_size
 from cost_models.group_laws import GroupLaws
 from cost_models.model import Evaluation
@@ -45,11 +46,13 @@ def lbfgs_flop(workload: Workload, pairs: int) -> int:
     return PAIR_FLOP * pairs * dense_size(workload).parameters
 
 
-def expect_dense_part(workload: Workload, passes: Passes) -> None:
-    """Raise InputError for second-order passes over a dense part without parameters."""
+def why_unknown(workload: Workload, passes: Passes, *, evaluates: bool) -> str | None:
+    """Why the time of these passes, or of evaluations by forward passes, is unknown; None where it is known."""
     if (passes.pairs or passes.hessian_products) and not dense_size(workload).parameters:
-        message = "has no parameters in its dense part, which second-order passes are over; describe its layers"
-        raise InputError.at(workload.name, message)
+        return "the dense part, which second-order passes are over, has no parameters; describe its layers"
+    if (passes.are_any or evaluates) and sharding_of(workload).is_sharded:
+        return f"passes beyond the step are known of a replicated dense part: this one is {sharding_of(workload).words}"
+    return None
 
 
 def extra_seconds(model: StepCosts, evaluation: Evaluation, passes: Passes) -> dict[str, float]:

@@ -15,7 +15,7 @@ from planner.formulation.policy import Policy
 from planner.formulation.software import priced_as_run
 from planner.planning import planning as api
 from planner.runs.inputs import RunInputs
-from planner.runs.passes import expect_dense_part, extra_seconds, forward_s, state_bytes
+from planner.runs.passes import extra_seconds, forward_s, state_bytes, why_unknown
 from planner.runs.schedule import Passes, ScheduledStage
 from planner.verification.figures import overfull
 from planner.verification.verify import shape_faults
@@ -82,8 +82,12 @@ class RunPlans:
 
     def setting(self, stage: ScheduledStage, nodes: int) -> Setting:
         """What a stage asks of a plan on so many nodes. Raises InputError for passes that it cannot have."""
-        workload = self.inputs.workload(stage.global_batch, 0, stage.where)
-        expect_dense_part(workload, stage.passes)
+        given = self.inputs.workload(stage.global_batch, 0, stage.where)
+        workload = priced_as_run(given, validate(self.inputs.policy, Policy))
+        evaluation = self.inputs.run.evaluation
+        evaluates = evaluation is not None and evaluation.samples is not None
+        if (reason := why_unknown(workload, stage.passes, evaluates=evaluates)) is not None:
+            raise InputError([self.inputs.document.fault(stage.where, reason)])
         return Setting(nodes, stage.global_batch, state_bytes(workload, stage.passes))
 
     def own(self, setting: Setting, where: tuple[Key, ...]) -> Plan:

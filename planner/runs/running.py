@@ -98,16 +98,17 @@ def _least(choices: RunChoices, ways: dict[Manner, Way | None]) -> Way | None:
 def _expect_inputs(inputs: RunInputs, schedule: Schedule) -> None:
     """Raise InputError for every stage whose batch or nodes cannot be, and for figures that count and are unknown."""
     faults: list[Fault] = []
+    plans = RunPlans(inputs)
     for stage in schedule.stages:
         for nodes in stage.node_choices:
             try:
                 inputs.topology(nodes, stage.where)
-                inputs.workload(stage.global_batch, 0, stage.where)
+                plans.setting(stage, nodes)
             except InputError as error:
                 faults += error.faults
     if faults:
         raise InputError(dict.fromkeys(faults))
-    run, rates = inputs.run, RunChoices(RunPlans(inputs), schedule).rates
+    run, rates = inputs.run, RunChoices(plans, schedule).rates
     nodes_used = sorted({nodes for stage in schedule.stages for nodes in stage.node_choices})
     for name in FIGURES:
         if name != run.objective and name not in run.limits.stated:

@@ -28,6 +28,9 @@ def run_file(tmp_path: Path) -> Callable[..., Path]:
     (tmp_path / "small.yaml").write_text(yaml.safe_dump(WORKLOAD))
     (tmp_path / "sheet.yaml").write_text(yaml.safe_dump(PRICES))
 
+    (tmp_path / "fsdp.yaml").write_text("dense: {strategy: fsdp}")
+    (tmp_path / "auto.yaml").write_text("dense: {strategy: auto}")
+
     def write(**keys: object) -> Path:
         path = tmp_path / "run.yaml"
         base = {

@@ -198,6 +198,8 @@ def test_axes_make_several_runs(run_file):
         ({"limits": {"kg_co2e": 3}, "prices": "sheet.yaml"}, "limits.kg_co2e: kg_co2e of this cluster is unknown"),
         ({"topology": "no-such"}, "topology: 'no-such'"),
         ({"prices": "sheet.yaml@tariff=spto"}, "'spto' is not among"),
+        ({"policy": "fsdp.yaml", "evaluation": {"every": 9, "samples": 9}}, "of a replicated dense part"),
+        ({"policy": "auto.yaml"}, "dense.strategy: auto is for plans"),
         ({"group": "gpus"}, "group: 'gpus' is not a node group"),
         ({"plans": "one", "plan": "x.json"}, "plans: all stages run under the plan that is given"),
         ({"axes": {"stage.0.nodes": [1]}}, "axes.stage.0.nodes"),
