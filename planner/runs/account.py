@@ -83,15 +83,17 @@ class Account:
         return None if self.way is None else float(sum(parts, Fraction(0)))
 
     def _at_end(self, way: Way, end: str) -> float | None:
-        """The seconds of the run at one end of the bands of its steps: all of them err alike."""
-        seconds = Fraction(0)
+        """The seconds of the run at one end of the bands of its steps: all of them, and forward passes, err alike."""
+        seconds, evaluation = Fraction(0), self.inputs.run.evaluation
+        is_stated = evaluation is None or evaluation.seconds is not None
         for leg in way:
             timed = leg.candidate.timed
             at_end: float | None = getattr(timed, end)
             if at_end is None:
                 return None
             share = Fraction(at_end) / Fraction(timed.step_s)
-            seconds += leg.steps_s * share + leg.evaluations_s + Fraction(leg.move.seconds)
+            seconds += leg.steps_s * share + leg.evaluations_s * (1 if is_stated else share)
+            seconds += Fraction(leg.move.seconds)
         return float(seconds) if way else None
 
     def _bound_s(self, leg: Leg) -> float | None:

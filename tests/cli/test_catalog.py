@@ -37,7 +37,7 @@ def test_all_shelves_in_one_list(run):
     assert "dlrm-dcnv2" in table
     assert max(map(len, table.splitlines())) <= 80
     records = list(csv.DictReader(io.StringIO(run("catalog", "list", "--format", "csv").stdout)))
-    assert {record["kind"] for record in records} == {"topology", "workload", "study", "price sheet"}
+    assert {record["kind"] for record in records} == {"topology", "workload", "study", "run", "price sheet"}
 
 
 def test_an_entry_is_shown_as_shipped(run, tmp_path):
