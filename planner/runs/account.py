@@ -167,26 +167,33 @@ class Account:
 
     def _alternatives(self) -> list[Alternative]:
         """The run with one plan and with each stage's own; and on as many nodes throughout."""
-        made = (
-            [self._alternative(MANNERS[manner], self.ways[manner]) for manner in MANNERS if manner in self.ways]
-            if len(self.ways) > 1
-            else []
-        )
+        taken = self.inputs.run.plans
+        made = [self._alternative(MANNERS[manner], manner, None) for manner in self.ways if manner != taken]
         chosen = [stage.node_choices for stage in self.schedule.stages]
-        common = sorted(set(chosen[0]).intersection(*chosen[1:]))
         if any(len(choices) > 1 for choices in chosen):
-            for nodes in common:
-                way = self.choices.best(self.inputs.run.plans, [nodes] * len(chosen))
-                made.append(self._alternative(f"{counted(nodes, 'node')} throughout", way))
+            common = sorted(set(chosen[0]).intersection(*chosen[1:]))
+            made += [
+                self._alternative(f"{counted(nodes, 'node')} throughout", taken, [nodes] * len(chosen))
+                for nodes in common
+            ]
         return made
 
-    def _alternative(self, label: str, way: Way | None) -> Alternative:
+    def _alternative(self, label: str, manner: Manner, nodes: Sequence[int] | None) -> Alternative:
+        """One of them; where none keeps the limits, the best without limits."""
+        way = self.ways[manner] if nodes is None else self.choices.best(manner, nodes)
+        keeps = way is not None
+        way = way or self.choices.best(manner, nodes, limited=False)
         if way is None:
             return Alternative(
-                label=label, nodes=(), plans=0, takes=None, reason="no such way keeps the limits and fits"
+                label=label, nodes=(), plans=0, takes=None, reason="there is no plan for one of the stages"
             )
-        nodes = tuple(leg.candidate.setting.nodes for leg in way)
-        return Alternative(label=label, nodes=nodes, plans=len(plans_of(way)), takes=self._takes(way))
+        return Alternative(
+            label=label,
+            nodes=tuple(leg.candidate.setting.nodes for leg in way),
+            plans=len(plans_of(way)),
+            takes=self._takes(way),
+            reason="" if keeps else "which does not keep the limits",
+        )
 
     def _node_choices(self) -> list[NodeChoice]:
         """Each stage that has a choice on each number of nodes."""

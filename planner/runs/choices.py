@@ -40,9 +40,9 @@ class RunChoices:
             }
         return self._rates[nodes]
 
-    def best(self, manner: Manner, nodes: Sequence[int] | None = None) -> Way | None:
+    def best(self, manner: Manner, nodes: Sequence[int] | None = None, *, limited: bool = True) -> Way | None:
         """The best way with one plan for each number of nodes, with each stage's own, or with any; None where none
-        keeps the limits. `nodes` of all stages, where these are not to be chosen."""
+        keeps the limits, where `limited`. `nodes` of all stages, where these are not to be chosen."""
         run = self.plans.inputs.run
         graph = Graph(
             stages=self.schedule.stages,
@@ -54,7 +54,7 @@ class RunChoices:
             evaluation_s=self.evaluation_s,
             rates=self.rates,
             objective=run.objective,
-            limits=run.limits.stated,
+            limits=run.limits.stated if limited else {},
         )
         way = graph.best()
         return way if way is None else self._followed(graph, way)

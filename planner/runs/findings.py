@@ -85,7 +85,8 @@ def _alternatives(result: RunResult) -> Iterator[str]:
             yield f"With {other.label}: {other.reason}."
         elif _differs(result.takes, other.takes, result.objective):
             change = _change(result.takes, other.takes, result.objective)
-            yield f"With {other.label}: {figures_text(other.takes)} ({change})."
+            reason = f", {other.reason}" if other.reason else ""
+            yield f"With {other.label}: {figures_text(other.takes)} ({change}){reason}."
         else:
             yield f"With {other.label} it takes as much."
 

@@ -90,8 +90,9 @@ class Alternative(Record):
     plans: int
     """How many plans it uses."""
     takes: RunFigures | None
-    """Null where there is no such way, or none that keeps the limits."""
+    """Null where there is no such way."""
     reason: str = ""
+    """Why it is none, or why it is no choice."""
 
 
 class NodeChoice(Record):

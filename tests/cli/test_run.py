@@ -29,7 +29,7 @@ def run_file(tmp_path: Path) -> Path:
     ]
     run = {"name": "two stages", "topology": "dgx-a100-80", "workload": "small.yaml", "prices": "example-2025-01"}
     file = tmp_path / "run.yaml"
-    file.write_text(yaml.safe_dump({**run, "stages": stages, "search": {"effort": 0, "gap": "10%"}}, sort_keys=False))
+    file.write_text(yaml.safe_dump({**run, "stages": stages, "search": {"effort": 0, "gap": "50%"}}, sort_keys=False))
     return file
 
 
@@ -107,3 +107,12 @@ def test_schema_of_a_run(run):
     """It describes the keys of a stage."""
     schema = json.loads(run("schema", "run").stdout)
     assert schema["$defs"]["Stage"]["properties"]["nodes"]["description"]
+
+
+@pytest.mark.slow
+def test_the_shipped_run_is_that_of_the_page(run):
+    """What the how-to page quotes is what the command prints."""
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "training-runs.md").read_text()
+    (quoted,) = [block for block in page.split("```") if block.startswith("\nThe run takes")]
+    printed = run("run", "growing-batch", "-q").stdout.splitlines()
+    assert [line for line in quoted.strip().splitlines() if line not in printed] == []

@@ -37,7 +37,7 @@ def run_file(tmp_path: Path) -> Callable[..., Path]:
             "name": "test",
             "topology": "dgx-a100-80",
             "workload": "small.yaml",
-            "search": {"effort": 0, "gap": "5%"},
+            "search": {"effort": 0, "gap": "50%"},
         }
         path.write_text(yaml.safe_dump({**base, **keys}, sort_keys=False))
         return path

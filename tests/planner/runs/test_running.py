@@ -13,6 +13,7 @@ from planner.document.migration import migration_from
 from planner.document.plan import Plan, write_plan
 from planner.document.planned import planned_model
 from planner.document.traffic import moves_of
+from planner.runs.account import MANNERS
 from planner.runs.passes import lbfgs_flop
 from planner.runs.run import RUNS
 from planner.runs.running import cost_run, cost_runs
@@ -23,7 +24,7 @@ from topologies.loading import load_topology
 def planned(folder, nodes: int, batch: int) -> Plan:
     """A plan of the tests' model, made without a run."""
     workload = load_workload(folder / "small.yaml", global_batch=batch)
-    return plan(load_topology("dgx-a100-80", nodes=nodes), workload, effort=0, gap=0.05, simulate=False)
+    return plan(load_topology("dgx-a100-80", nodes=nodes), workload, effort=0, gap=0.5, simulate=False)
 
 
 def test_a_constant_batch_takes_steps_times_step(run_file):
@@ -126,8 +127,10 @@ def test_nodes_are_added_where_it_pays(run_file):
         assert len(result.choices) == 4
         fixed = [other for other in result.alternatives if "throughout" in other.label]
         assert [other.nodes for other in fixed] == [(1, 1), (2, 2)]
+        assert [other.label for other in result.alternatives][:2] == list(MANNERS.values())[:2]
         for other in result.alternatives:
             assert other.takes is not None
+            assert not other.reason
             assert result.takes.named(result.objective) <= other.takes.named(result.objective)  # type: ignore[operator]
     assert fast.seconds < cheap.seconds
     assert (cheap.usd or 0.0) < (fast.usd or 0.0)
@@ -137,6 +140,11 @@ def test_nodes_are_added_where_it_pays(run_file):
     assert limited.result is not None
     assert limited.result.takes is not None
     assert limited.result.takes.seconds <= between_s
+    slow = [
+        other for other in limited.result.alternatives if other.takes is not None and other.takes.seconds > between_s
+    ]
+    assert slow
+    assert all(other.reason == "which does not keep the limits" for other in slow)
     assert late.result is not None
     assert (late.result.status, late.result.takes) == ("infeasible", None)
     assert "keeps the limits (seconds 0.001)" in late.result.reason
