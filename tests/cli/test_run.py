@@ -8,7 +8,7 @@ import yaml
 
 from planner.runs.results import read_result
 
-TABLES = [{"name": f"t{i}", "rows": 200_000, "dim": 64, "pooling_factor": 4} for i in range(3)]
+TABLES = [{"name": f"t{i}", "rows": 200_000, "dim": 64, "pooling_factor": 4} for i in range(2)]
 
 
 @pytest.fixture
@@ -27,7 +27,9 @@ def run_file(tmp_path: Path) -> Path:
             "line_search": {"forward_passes": 2},
         },
     ]
-    run = {"name": "two stages", "topology": "dgx-a100-80", "workload": "small.yaml", "prices": "example-2025-01"}
+    run = {"name": "two stages", "topology": "dgx-a100-80", "workload": "small.yaml", "policy": "hbm.yaml"}
+    run["prices"] = "example-2025-01"
+    (tmp_path / "hbm.yaml").write_text("tiers: hbm")
     file = tmp_path / "run.yaml"
     file.write_text(yaml.safe_dump({**run, "stages": stages, "search": {"effort": 0, "gap": "50%"}}, sort_keys=False))
     return file

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-TABLES = [{"name": f"t{i}", "rows": 200_000 * (1 + i), "dim": 64, "pooling_factor": 4 + 3 * i} for i in range(4)]
+TABLES = [{"name": f"t{i}", "rows": 200_000 * (1 + i), "dim": 64, "pooling_factor": 4 + 3 * i} for i in range(2)]
 WORKLOAD = {
     "name": "small",
     "global_batch": 8192,
@@ -28,6 +28,7 @@ def run_file(tmp_path: Path) -> Callable[..., Path]:
     (tmp_path / "small.yaml").write_text(yaml.safe_dump(WORKLOAD))
     (tmp_path / "sheet.yaml").write_text(yaml.safe_dump(PRICES))
 
+    (tmp_path / "hbm.yaml").write_text("tiers: hbm")
     (tmp_path / "fsdp.yaml").write_text("dense: {strategy: fsdp}")
     (tmp_path / "auto.yaml").write_text("dense: {strategy: auto}")
 
@@ -37,6 +38,7 @@ def run_file(tmp_path: Path) -> Callable[..., Path]:
             "name": "test",
             "topology": "dgx-a100-80",
             "workload": "small.yaml",
+            "policy": "hbm.yaml",
             "search": {"effort": 0, "gap": "50%"},
         }
         path.write_text(yaml.safe_dump({**base, **keys}, sort_keys=False))

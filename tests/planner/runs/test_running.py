@@ -24,7 +24,7 @@ from topologies.loading import load_topology
 def planned(folder, nodes: int, batch: int) -> Plan:
     """A plan of the tests' model, made without a run."""
     workload = load_workload(folder / "small.yaml", global_batch=batch)
-    return plan(load_topology("dgx-a100-80", nodes=nodes), workload, effort=0, gap=0.5, simulate=False)
+    return plan(load_topology("dgx-a100-80", nodes=nodes), workload, tiers=["hbm"], effort=0, gap=0.5, simulate=False)
 
 
 def test_a_constant_batch_takes_steps_times_step(run_file):
