@@ -142,7 +142,7 @@ class RunChoices:
             former, own = way[first - 1].candidate, way[first].candidate
             steps = sum(leg.stage.steps for leg in way[first:last])
             moving_s = way[first].move.seconds - self.plans.inputs.run.restart
-            if moving_s <= self.plans.inputs.run.search.gap * sum(leg.steps_s for leg in way[first:last]):
+            if not steps or moving_s <= self.plans.inputs.run.search.gap * sum(leg.steps_s for leg in way[first:last]):
                 continue
             plan = self.plans.following(former.plan, own.made_for, steps, way[first].stage.where)
             under = [self._under(plan, leg.stage, leg.candidate) for leg in way[first:last]]

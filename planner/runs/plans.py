@@ -108,10 +108,7 @@ class RunPlans:
             topology, workload = self._inputs(setting, where)
             search = self.inputs.run.search
             rules = validate(self.inputs.policy, Policy).model_dump_json()
-            terms = (
-                None if former is None else (self.fingerprint(former), former.provenance.topology.fingerprint, steps)
-            )
-            content = topology.fingerprint(), workload.fingerprint(), rules, search, terms
+            content = topology.fingerprint(), workload.fingerprint(), rules, search, id(former), steps
             if content not in self.made:
                 again = "" if former is None else ", from the plan before it"
                 self.tell(f"the plan for {counted(setting.nodes, 'node')}, a batch of {setting.global_batch:,}{again}")
@@ -132,7 +129,7 @@ class RunPlans:
 
     def timed(self, plan: Plan, setting: Setting, passes: Passes, where: tuple[Key, ...]) -> Timed | str:
         """A step of a setting under a plan for as many nodes; in words, why there is none."""
-        key = self.fingerprint(plan), plan.provenance.exchange, setting, passes
+        key = id(plan), setting, passes
         if key not in self._timed:
             self._timed[key] = self._time(plan, setting, passes, where)
         return self._timed[key]
@@ -140,9 +137,8 @@ class RunPlans:
     def _time(self, plan: Plan, setting: Setting, passes: Passes, where: tuple[Key, ...]) -> Timed | str:
         model = self._model(plan, setting, where)
         if faults := shape_faults(plan, model):
-            message = (
-                f"is no plan for {setting.nodes:,} nodes and this model: {faults[0]}; give another, or other nodes"
-            )
+            nodes = counted(setting.nodes, "node")
+            message = f"is no plan for {nodes} and this model: {faults[0]}; give another, or other nodes"
             raise InputError([self.inputs.document.fault(("plan",), message)])
         placed: PlacedShards = placed_shards(plan)
         linear = model.linearised_at(placed)

@@ -202,6 +202,8 @@ class Run(Record):
             raise ConflictError(f"stage names must differ; these stand twice: {', '.join(map(shown, twice))}", "stages")
         if self.plan is not None and self.plans != "best":
             raise ConflictError("all stages run under the plan that is given; leave one of both out", "plans", "plan")
+        if self.plan is not None and "search" in self.model_fields_set:
+            raise ConflictError("no plan is searched for where one is given; leave one of both out", "search", "plan")
         return self
 
 

@@ -3,6 +3,7 @@
 import math
 from fractions import Fraction
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 import yaml
@@ -25,6 +26,13 @@ def planned(folder, nodes: int, batch: int) -> Plan:
     """A plan of the tests' model, made without a run."""
     workload = load_workload(folder / "small.yaml", global_batch=batch)
     return plan(load_topology("dgx-a100-80", nodes=nodes), workload, tiers=["hbm"], effort=0, gap=0.5, simulate=False)
+
+
+def without_search(file: Path) -> None:
+    """Leave out how plans are searched for."""
+    data = yaml.safe_load(file.read_text())
+    del data["search"]
+    file.write_text(yaml.safe_dump(data))
 
 
 def test_a_constant_batch_takes_steps_times_step(run_file):
@@ -156,14 +164,20 @@ def test_a_run_under_a_given_plan(run_file):
     given = planned(file.parent, 1, 4096)
     write_plan(given, file.parent / "given.json")
     stages = [{"global_batch": batch, "steps": 10, "nodes": 1} for batch in (4096, 8192)]
-    costed = cost_run(run_file(stages=stages, plan="given.json"))
+    file = run_file(stages=stages, plan="given.json")
+    with pytest.raises(InputError, match="search: no plan is searched for"):
+        cost_run(file)
+    without_search(file)
+    costed = cost_run(file)
     first, second = costed.result.stages
     assert given.objective is not None
     assert first.step_s == given.objective.step_s
     assert first.step_s < second.step_s < 2 * first.step_s
     assert costed.result.migrations_s == 0
+    file = run_file(stages=[{"steps": 10, "nodes": 2}], plan="given.json")
+    without_search(file)
     with pytest.raises(InputError, match="plan: is no plan for 2 nodes"):
-        cost_run(run_file(stages=[{"steps": 10, "nodes": 2}], plan="given.json"))
+        cost_run(file)
 
 
 def test_plans_of_a_run_are_plans(run_file):
@@ -209,7 +223,7 @@ def test_axes_make_several_runs(run_file):
         ({"policy": "fsdp.yaml", "evaluation": {"every": 9, "samples": 9}}, "of a replicated dense part"),
         ({"policy": "auto.yaml"}, "dense.strategy: auto is for plans"),
         ({"group": "gpus"}, "group: 'gpus' is not a node group"),
-        ({"plans": "one", "plan": "x.json"}, "plans: all stages run under the plan that is given"),
+        ({"plans": "one", "plan": "x.json"}, "all stages run under the plan that is given"),
         ({"axes": {"stage.0.nodes": [1]}}, "axes.stage.0.nodes"),
         ({"axes": {"workload.global_batch": [1]}}, "every stage says its own batch"),
         ({"axes": {"name": ["a", "b"]}}, "nothing that a run depends on"),
