@@ -91,6 +91,11 @@ class Replicas(Record):
         return self.strategy == "fully_sharded"
 
     @property
+    def share_nodes(self) -> bool:
+        """Whether every group has ranks of each node, or there is one."""
+        return self.factor == 1 or self.layout == "intra"
+
+    @property
     def averages(self) -> bool:
         """Whether anything is averaged after a step, while everything waits."""
         return not self.is_fully_sharded or self.state_every is not None

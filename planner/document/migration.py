@@ -74,6 +74,9 @@ class Migration:
                 Fault(self.source, 0, 0, "replicas", f"is for {was}, the new one for {now}: their ranks do not compare")
             )
             raise InputError(faults)
+        if self.lost_nodes and self.model.replicas is not None and not self.model.replicas.share_nodes:
+            message = "each of its groups is nodes of its own, and not all lack one (--lost-nodes); plan anew"
+            raise InputError.at(self.source, message, path="replicas")
         nodes = self.topology_before.node_count
         faults += [
             Fault(self.source, 0, 0, "ranks", f"there is no node {node} in it, only 0 to {nodes - 1} (--lost-nodes)")

@@ -147,12 +147,9 @@ def _with_strategy_of(terms: FormerTerms, strategies: list[Question]) -> list[Qu
 
 def _with_groups_of(terms: FormerTerms, choices: list[Question]) -> list[Question]:
     """The choice of replicas that keeps the groups of the plan that is followed; where there is none, the first, which
-    is refused with both. Raises InputError for lost nodes of groups."""
+    is refused with both."""
     was = planned_replicas(terms.former)
-    kept = [each for each in choices if each.groups == groups_in_words(was)] or choices
-    if terms.lost_nodes and was is not None:
-        raise InputError.at("lost_nodes", "which group lacks a node is not planned for; plan what is left anew")
-    return kept[:1]
+    return ([each for each in choices if each.groups == groups_in_words(was)] or choices)[:1]
 
 
 def _question(

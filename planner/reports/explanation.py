@@ -16,7 +16,7 @@ from planner.document.replicas import OtherReplicas
 from planner.planning.tower_modules import TowerModules
 from planner.reports.dense_strategy import render_dense
 from planner.reports.goals import render_goals
-from planner.reports.replicas import choices_table, groups_words
+from planner.reports.replicas import groups_words, render_choices
 from planner.reports.robustness import render_tail
 from planner.reports.tables import TextGrid
 from planner.reports.words import (
@@ -65,7 +65,7 @@ def render_plan(
     if plan.replicas is not None:
         console.print(f"{groups_words(plan.replicas)}.")
         console.print()
-        console.print(choices_table(plan, plan.replicas, others))
+        render_choices(plan, plan.replicas, others, console)
         console.print()
     render_dense(plan, model, console)
     render_tail(plan.robust, reasons.tail, console)

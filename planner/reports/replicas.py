@@ -1,6 +1,6 @@
 """Groups of ranks for people: what the plan's are, and what each other choice would cost."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from planner.document.plan import Plan
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 EXCHANGES = ("input_dist", "output_intra_host", "output_dist", "gradient_dist", "gradient_intra_host")
 SYNC = "replica_sync"
 REASONS: dict[Rejected, str] = {
-    "bound": "slower by its bound",
+    "bound": "slower",
     "plan": "slower",
-    "infeasible": "does not fit",
-    "timeout": "no plan in time",
+    "infeasible": "no room",
+    "timeout": "timeout",
 }
 
 
@@ -27,7 +27,7 @@ def render_replicas(plan: Plan, replicas: PlannedReplicas, console: "Console") -
     console.print(f"{groups_words(replicas)}.")
     if replicas.others:
         console.print()
-        console.print(choices_table(plan, replicas, replicas.others))
+        render_choices(plan, replicas, replicas.others, console)
     console.print()
 
 
@@ -56,12 +56,20 @@ def _steps(every: int | None) -> str:
     return "step" if every in (None, 1) else f"{every:,} steps"
 
 
-def choices_table(plan: Plan, replicas: PlannedReplicas, others: Sequence[OtherReplicas]) -> TextGrid:
-    """One row for each choice: exchange, averaging and memory beside the step."""
+def render_choices(
+    plan: Plan, replicas: PlannedReplicas, others: Sequence[OtherReplicas], console: "Console"
+) -> None:
+    """Print one row for each choice: the step with its proven gap; exchange, averaging and the fullest rank's HBM."""
+    console.print(_choices_table(plan, replicas, others))
+    if any(other.rejected == "bound" for other in others):
+        console.print("Slower without a step: by the bound, so that no plan was searched for.")
+
+
+def _choices_table(plan: Plan, replicas: PlannedReplicas, others: Sequence[OtherReplicas]) -> TextGrid:
     assert plan.objective is not None
     grid = TextGrid(
-        ("groups", "left"), ("step", "right"), ("bound", "right"), ("exchange", "right"), ("sync", "right"),
-        ("fullest HBM", "right"), ("", "left"),
+        ("groups", "left"), ("step", "right"), ("bound", "right"), ("gap", "right"), ("exchange", "right"),
+        ("sync", "right"), ("HBM", "right"), ("", "left"),
     )  # fmt: skip
     own = OtherReplicas(
         factor=replicas.factor,
@@ -80,10 +88,18 @@ def choices_table(plan: Plan, replicas: PlannedReplicas, others: Sequence[OtherR
 
 def _cells(choice: OtherReplicas, *, has_rules: bool) -> list[str]:
     name = "1" if choice.layout is None else f"{choice.factor} {choice.layout}{' by rules' * has_rules}"
-    stages = choice.stages
+    step_s, bound_s, stages = choice.step_s, choice.lower_bound_s, choice.stages
+    gap = None if step_s is None or bound_s is None else step_s / bound_s - 1
     exchange = None if stages is None else sum(stages.get(stage, 0.0) for stage in EXCHANGES)
     sync = None if stages is None else stages.get(SYNC, 0.0)
-    seconds = [
-        "-" if each is None else format_seconds(each) for each in (choice.step_s, choice.lower_bound_s, exchange, sync)
+    return [
+        name,
+        *(_known(seconds, format_seconds) for seconds in (step_s, bound_s)),
+        _known(gap, "{:.2%}".format),
+        *(_known(seconds, format_seconds) for seconds in (exchange, sync)),
+        _known(choice.fullest_bytes, format_bytes),
     ]
-    return [name, *seconds, "-" if choice.fullest_bytes is None else format_bytes(choice.fullest_bytes)]
+
+
+def _known(value: float | None, written: Callable[[float], str]) -> str:
+    return "-" if value is None else written(value)

@@ -7,7 +7,11 @@ import pytest
 
 import planner
 from cost_models.workload.models import Workload
+from planner.document.all_ranks import on_all_ranks
+from planner.document.migration import migration_from
 from planner.document.plan import Plan
+from planner.document.planned import planned_model
+from planner.document.traffic import moved_bytes_of_tables
 from planner.formulation.policy import Policy
 from planner.formulation.replica_choices import candidates
 from planner.planning.planning import plan
@@ -161,10 +165,25 @@ def test_other_cost_models_and_other_groups_do_not_compare() -> None:
     assert kept.replicas is not None
     assert kept.replicas.factor == 1
     assert verify(kept) == []
-    groups = {"factor": 2, "layout": "intra"}
-    with pytest.raises(InputError, match="which group lacks a node"):
-        planned(groups, previous=planned(groups), lost_nodes=[0])
     assert planner.plan is plan
+
+
+def test_groups_lose_a_node() -> None:
+    """What moves is what moves on all ranks, and what no rank has any more is what both copies on that node were;
+    where it is one group that lacks a node, that is refused."""
+    groups = {"factor": 2, "layout": "intra", "sync_every": 20}
+    before = planned(groups, nodes=4)
+    after = planned(groups, nodes=2, previous=before, lost_nodes=[0, 2])
+    assert after.moves is not None
+    assert verify(after, before) == []
+    whole = on_all_ranks(after)
+    migration = migration_from(on_all_ranks(before), planned_model(whole), [0, 2])
+    moved = moved_bytes_of_tables(migration, whole.tables).sum()
+    assert 2 * after.moves.moved_bytes == pytest.approx(moved, abs=64)
+    assert 0 < after.moves.lost_bytes <= after.moves.moved_bytes
+    apart = groups | {"layout": "inter"}
+    with pytest.raises(InputError, match=r"each of its groups is nodes of its own.*plan anew"):
+        planned(apart, nodes=2, previous=planned(apart, nodes=4), lost_nodes=[0])
 
 
 def test_groups_are_planned_anew_within_what_may_move() -> None:
