@@ -56,9 +56,7 @@ def _steps(every: int | None) -> str:
     return "step" if every in (None, 1) else f"{every:,} steps"
 
 
-def render_choices(
-    plan: Plan, replicas: PlannedReplicas, others: Sequence[OtherReplicas], console: "Console"
-) -> None:
+def render_choices(plan: Plan, replicas: PlannedReplicas, others: Sequence[OtherReplicas], console: "Console") -> None:
     """Print one row for each choice: the step with its proven gap; exchange, averaging and the fullest rank's HBM."""
     console.print(_choices_table(plan, replicas, others))
     if any(other.rejected == "bound" for other in others):
