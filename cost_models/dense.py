@@ -123,14 +123,21 @@ def optimizer_seconds(workload: Workload, hbm_bytes_per_s: float) -> float:
 def parameter_bytes(workload: Workload) -> float:
     """Bytes on every rank of parameters with gradients and optimizer state, and of what else is held.
 
-    In mixed precision weights are there twice: those that are updated, and a copy for the matrix products (Micikevicius
-    et al., arXiv:1710.03740). Weights that serve are there once. Gradients that something encodes are held in fp32. The
-    state of Shampoo is that of the rank of a group that has most, beside what it gathers updates in.
+    The state of Shampoo is that of the rank of a group that has most, beside what it gathers updates in.
     """
-    dense, in_blocks = workload.dense, ShampooStep.of(workload)
-    size = COMPUTE_DTYPE_BYTES[dense.dtype]
-    if workload.mode == "training":
-        weights = wire_bytes(dense.master_weights or "fp32") + dense.copy_bytes
-        size = weights + written_bytes(dense.gradient_format) + dense.state_bytes
+    in_blocks = ShampooStep.of(workload)
     of_blocks = 0.0 if in_blocks is None else in_blocks.rank_state_bytes + in_blocks.gathered_bytes
-    return size * rank_parameters(workload) + of_blocks + dense.extra_bytes
+    return parameter_element_bytes(workload) * rank_parameters(workload) + of_blocks + workload.dense.extra_bytes
+
+
+def parameter_element_bytes(workload: Workload) -> float:
+    """Bytes of one parameter with its gradient and optimizer state.
+
+    In mixed precision weights are there twice: those that are updated, and a copy for the matrix products (Micikevicius
+    et al., arXiv:1710.03740). Weights that serve are there once. Gradients that something encodes are held in fp32.
+    """
+    dense = workload.dense
+    if workload.mode != "training":
+        return COMPUTE_DTYPE_BYTES[dense.dtype]
+    weights = wire_bytes(dense.master_weights or "fp32") + dense.copy_bytes
+    return weights + written_bytes(dense.gradient_format) + dense.state_bytes

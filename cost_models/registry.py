@@ -8,6 +8,7 @@ from cost_models.stages import VectorExchange
 from cost_models.step import StepModel
 from cost_models.torchrec.model import TorchRecModel
 from cost_models.towers import why_no_modules, why_no_towers
+from cost_models.workload.compressors import NO_COMPRESSOR
 from cost_models.workload.models import Workload
 from topologies.cluster import Topology
 from topologies.errors import InputError
@@ -49,11 +50,30 @@ def cost_model(
         raise InputError.at(workload.name, reason, path="towers.module")
     if reason := why_no_modules(cluster, workload, exchange):
         raise InputError.at(workload.name, reason, path="towers")
+    if reason := _why_uncompressed(name, workload, replicas):
+        raise InputError.at(workload.name, reason, path="tables")
     if replicas is None:
         return COST_MODELS[name](topology, workload, reserve, exchange)
     if name != StepModel.name:
         raise InputError.at("replicas", f"the cost model {name} knows one world of ranks; use {StepModel.name}")
     return StepModel(topology, workload, reserve, exchange, replicas=replicas)
+
+
+def _why_uncompressed(name: str, workload: Workload, replicas: Replicas | None) -> str | None:
+    """Why tables cannot be compressed under a cost model, as the end of a sentence; None where they can, or are not."""
+    compressed = [pair for pair in zip(workload.tables, workload.compressors, strict=True) if pair[1] != NO_COMPRESSOR]
+    parts = [(table, each) for table, each in compressed if each.kind != "hash"]
+    if name != StepModel.name and parts:
+        table, compressor = parts[0]
+        known = f"{name} rates tables of one part and one width, and {table.name!r} is {compressor}"
+        return f"{known}; choose --cost-model {StepModel.name}"
+    if replicas is not None and parts:
+        return f"{parts[0][0].name!r} is {parts[0][1]}, of which no copies are averaged (replicas); leave one out"
+    if workload.tower_modules and (short := [table for table, each in parts if each.kind == "dim"]):
+        return (
+            f"modules of towers read whole vectors, and those of {short[0].name!r} are projected after; leave one out"
+        )
+    return None
 
 
 def why_flat(name: str, topology: Topology, workload: Workload) -> str | None:

@@ -1,12 +1,12 @@
 """The physical cost model of a training step: its costs, and how far they may be from a measurement."""
 
+from cost_models.compressed_costs import CompressedCosts
 from cost_models.error_bars import ErrorBars
-from cost_models.mixed_costs import MixedCosts
 from cost_models.shards import PlacedShards
 from cost_models.step_error_bars import error_bars
 
 
-class StepModel(MixedCosts):
+class StepModel(CompressedCosts):
     """The physical cost model of one workload on one topology."""
 
     without_error_bars = None

@@ -79,12 +79,12 @@ class StepBase:
             answers_s = sum(rates.latency_s for rates in kind.memories.values())
             self._put(loads[k], "cache_fetch", _in_step(FETCHES, answers_s, kind), k)
             dense = self.dense[k]
-            self._put(loads[k], "dense", _in_dense(dense.rest_s, kind), k)
+            self._put(loads[k], "dense", in_dense(dense.rest_s, kind), k)
             self._put(loads[k], "bottom_mlp_forward", {DEVICE: dense.bottom_forward_s}, k)
             if workload.mode == "training":
                 self._put(loads[k], "lookup_backward", _in_step(DEVICE, kind.update_launch_s, kind), k)
                 self._put(loads[k], "bottom_mlp_backward", {DEVICE: dense.bottom_backward_s}, k)
-                self._put(loads[k], "dense", _in_dense(coded / kind.hbm_bytes_per_s, kind), k)
+                self._put(loads[k], "dense", in_dense(coded / kind.hbm_bytes_per_s, kind), k)
                 self._put(loads[k], "all_reduce", self._summed_over(gradient, k), k)
                 if self.sharded is not None:
                     for term, first in (("bottom_mlp_forward", True), ("dense_units", False)):
@@ -242,7 +242,7 @@ def _in_step(own: Resource, seconds: float, kind: RankKind) -> dict[Resource, fl
     return {own: seconds} | {name: seconds / ranks for name, ranks in kind.ranks_sharing.items()}
 
 
-def _in_dense(seconds: float, kind: RankKind) -> dict[Resource, float]:
+def in_dense(seconds: float, kind: RankKind) -> dict[Resource, float]:
     """The same of the dense part, which keeps what ranks share waiting for the rows that they read in place."""
     shared = {replace(name, in_place=True): seconds / ranks for name, ranks in kind.ranks_sharing.items()}
     return {DEVICE: seconds} | shared

@@ -84,11 +84,11 @@ class StepCosts(CostModel):
                 replication = self._take_group(ReplicatedCluster(topology, replicas.alike(replicas.factor)))
             topology, workload = self.topology, self.workload
         self._replication = replication
-        self.tables = Tables.of(workload, topology.world_size)
+        self.tables = Tables.of(workload.uncompressed, topology.world_size)  # what base costs are of
         self.kinds: tuple[RankKind, ...] = rank_kinds(topology, workload)
         self.coefficients = StepCoefficients.of(topology, workload)
         self.peak = Peak(
-            workload,
+            workload.uncompressed,
             topology.world_size,
             loads_ids=not self.coefficients.software.ids_arrive_sharded,
             static_buffers=self.coefficients.software.static_buffers,
@@ -133,6 +133,11 @@ class StepCosts(CostModel):
         beside = sum(self.peak.rank_bytes.values())
         self.base_bytes: Floats = np.where(np.arange(len(self.memories)) == MEMORY_HBM, beside, 0.0)
         self.pool_bytes = _pool_bytes(self, [kind.memory_bytes for kind in self.kinds])
+
+    @property
+    def sent_tables(self) -> Tables:
+        """The tables with the vectors that they exchange."""
+        return self.tables
 
     def _take_group(self, cluster: ReplicatedCluster) -> Replication:
         """Become the costs of one group of ranks, whose sums go beyond it."""
@@ -330,7 +335,7 @@ class StepCosts(CostModel):
     def _exchange_terms(self, blocks: Blocks, kind: int) -> dict[str, Loads]:
         """What blocks exchange on a kind of rank, at the model's lines."""
         ports = {stage: self.port_bytes_per_s(stage, kind) for stage in self._exchanges}
-        terms = exchange_terms(self.schedule, self.tables, blocks, self.kinds[kind], self.batching, ports)
+        terms = exchange_terms(self.schedule, self.sent_tables, blocks, self.kinds[kind], self.batching, ports)
         if self.workload.tower_modules:  # what modules give has the same size whatever is placed
             terms = {term: loads for term, loads in terms.items() if term not in towers.PEERS}
         if self._averaging is not None:

@@ -1,6 +1,6 @@
 """All tables of a workload as arrays, built once; the cost terms read nothing else of them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -102,7 +102,7 @@ class Tables:
         lookups = np.array([table.pooling_factor / table.deduplication for table in tables])
         return cls(
             rows=np.array([workload.stored_rows(table) for table in tables], dtype=np.int64),
-            dim=np.array([table.dim for table in tables], dtype=np.int64),
+            dim=np.array([workload.stored_dim(table) for table in tables], dtype=np.int64),
             lookups_per_sample=lookups,
             ids_per_sample=np.array([table.ids_read for table in tables]),
             id_bytes=np.array([ID_BYTES + WEIGHT_BYTES * table.weighted for table in tables], dtype=np.int64),
@@ -130,6 +130,12 @@ class Tables:
             gradient_codec_bytes=reduction_codec_bytes(workload.dense.gradient_format, world_size),
             training=training,
         )
+
+    @property
+    def kept_on_device(self) -> "Tables":
+        """The same, of which no vector leaves its device by itself: none is encoded, repeated or put in order."""
+        none = np.zeros(len(self.rows))
+        return replace(self, codec_bytes=(0.0, 0.0), expanded_per_sample=none, dim=none.astype(np.int64))
 
     def stored_as(self, table: Ints, dtype: Ints | None = None) -> Ints:
         """Indices into DTYPES of the formats that rows of each `table` are stored in: `dtype`, or its own where that

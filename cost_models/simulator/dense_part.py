@@ -44,7 +44,7 @@ class DenseKernels:
         self, streams: Streams, network: SimulatedNetwork, workload: Workload, software: SoftwareCoefficients
     ) -> None:
         self._streams, self._network, self._workload, self._software = streams, network, workload, software
-        self._sizes = dense_parts(workload)
+        self._sizes = _with_projections(dense_parts(workload), workload)
         modules = tower_sizes(workload)
         self.parameters = sum(size.parameters for size in self._sizes.values())
         self.parameters += max((size.parameters for size in modules), default=0)
@@ -129,6 +129,24 @@ class DenseKernels:
         """[W] the step's fixed overhead; the dense optimizer, which was measured as a part of it, has its own task."""
         optimizer_s = self.optimizer_s(slow) if self._workload.mode == "training" else 0.0
         return np.maximum(self._software.step_overhead_s.value - optimizer_s, 0.0) * np.ones(self._network.world)
+
+
+def _with_projections(sizes: dict[PartName, DenseSize], workload: Workload) -> dict[PartName, DenseSize]:
+    """The parts with what brings short vectors to the width of the others: the first that vectors meet."""
+    projections = DenseSize()
+    for table, compressor in zip(workload.tables, workload.compressors, strict=True):
+        if compressor.kind != "dim":
+            continue
+        numbers, columns = compressor.number, table.dim
+        count = table.feature_count * table.poolings if table.pooled else table.pooling_factor
+        product = LayerProduct(numbers, columns, count)
+        elements = count * numbers + count * columns
+        projections += DenseSize(count * numbers * columns, numbers * columns, elements, (product,))
+    if not projections.products:
+        return sizes
+    order: tuple[PartName, ...] = ("bottom_mlp", "interaction", "top_mlp")
+    met = {**sizes, "interaction": sizes.get("interaction", DenseSize()) + projections}
+    return {part: met[part] for part in order if part in met}
 
 
 def _products_s(kind: RankKind, products: Sequence[LayerProduct], samples: Floats, way: Pass) -> Floats:

@@ -21,6 +21,7 @@ from cost_models.simulator.program import COMPUTE, HOST, Program, Task
 from cost_models.simulator.replica_groups import SimulatedGroups, groups_by_copies
 from cost_models.simulator.sampled_counts import SampledCounts
 from cost_models.simulator.shard_counts import ShardCounts
+from cost_models.simulator.two_parts import TwoPartDemand
 from cost_models.software import software_of
 from cost_models.stages import VectorExchange
 from cost_models.tables import Tables
@@ -307,7 +308,11 @@ def _counting(
     software = software_of(workload)
     if groups is None:
         counts = _counts(workload, placed, network.world, conditions)
-        return Counter(counts, network.kinds, network.kind_of_rank, software).count
+        counter = Counter(counts, network.kinds, network.kind_of_rank, software)
+        if not any(each.has_two_parts for each in workload.compressors):
+            return counter.count
+        parts = partial(_counts, world=network.world, conditions=conditions)
+        return TwoPartDemand(counter, workload, placed, parts, network, software).count
     kind_of_rank, world = network.kind_of_rank[groups.members[0]], groups.members.shape[1]
     draws = range(len(groups.members)) if conditions.draws_rows else range(1)
     counters = [

@@ -1,15 +1,19 @@
 """What is trained: the tables with their access profile, the dense part, the batch and the precisions."""
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from cost_models.workload import compressors
+from cost_models.workload.compressors import NO_COMPRESSOR, Compressor
 from cost_models.workload.dense_part import Dense, Dtype
 from cost_models.workload.formats import FORMATS
 from cost_models.workload.layer_graph import SizedLayer, sized_layers
 from cost_models.workload.layer_kinds import Shape
 from cost_models.workload.layers import expect_heads, named, within
+from cost_models.workload.mixed_dimensions import MixedDimensions, mixed_dimensions
 from cost_models.workload.optimizers import Optimizer, Shampoo
 from cost_models.workload.table_profile import Name, TableProfile, Whole
 from cost_models.workload.tower_partition import Tower, partition
@@ -31,6 +35,22 @@ class Embedding(Record):
 
     dtype: Dtype = "fp32"
     optimizer: Optimizer = "rowwise_adagrad"
+    compressor: Annotated[compressors.Word | None, LATER] = None
+    """Of tables with more rows than `compress_above`."""
+    mixed_dimensions: Annotated[MixedDimensions | None, LATER] = None
+    """The rule that gives these tables their vectors' length, instead of a compressor."""
+    compress_above: Annotated[int, Field(ge=0, exclude_if=lambda rows: rows == 0), Whole] = 0
+    """Rows up to which a table stays as it is."""
+
+    @model_validator(mode="after")
+    def _one_compressor(self) -> Self:
+        if self.compressor is not None and self.mixed_dimensions is not None:
+            message = "is one way to make tables smaller, and compressor another; give one, or name tables one by one"
+            raise ConflictError(message, "mixed_dimensions", "compressor")
+        if self.compress_above and self.compressor is None and self.mixed_dimensions is None:
+            message = "goes with compressor or mixed_dimensions, which are missing; give one"
+            raise ConflictError(message, "compress_above", "compressor")
+        return self
 
 
 class Communication(Record):
@@ -257,6 +277,86 @@ class Workload(Record):
             )
         return self
 
+    @model_validator(mode="after")
+    def _compressible(self) -> Self:
+        """Each compressor is smaller than its table, and the rule of mixed dimensions is of tables of one width."""
+        embedding = self.embedding
+        if embedding.mixed_dimensions is not None and len(widths := {table.dim for table in self.tables}) > 1:
+            shown = ", ".join(map(str, sorted(widths)))
+            message = f"is a rule for tables of one width, not of {shown}; name dim:D table by table"
+            raise ConflictError(message, "embedding.mixed_dimensions", "tables")
+        for index, (table, compressor) in enumerate(zip(self.tables, self.compressors, strict=True)):
+            if (fault := compressor.fault(table.rows, table.dim)) is not None:
+                own = table.compressor is not None
+                remedy = "give another one, or none" if own else "give it one of its own, or raise compress_above"
+                field = f"tables.{index}.compressor" if own else "embedding.compressor"
+                raise ConflictError(f"{table.name!r}: {fault}; {remedy}", field)
+        return self
+
+    @cached_property
+    def compressors(self) -> tuple[Compressor, ...]:
+        """[T] what makes each table smaller: its own, or by what is said of all."""
+        embedding, tables = self.embedding, self.tables
+        of_all = [embedding.compressor or NO_COMPRESSOR] * len(tables)
+        if embedding.mixed_dimensions is not None:
+            rows, reads = [table.rows for table in tables], [table.pooling_factor for table in tables]
+            dims = mixed_dimensions(rows, tables[0].dim, embedding.mixed_dimensions, reads)
+            pairs = zip(dims, tables, strict=True)
+            of_all = [Compressor("dim", dim) if dim < table.dim else NO_COMPRESSOR for dim, table in pairs]
+        return tuple(
+            table.compressor or (each if table.rows > embedding.compress_above else NO_COMPRESSOR)
+            for table, each in zip(tables, of_all, strict=True)
+        )
+
+    @cached_property
+    def _compressor_of_name(self) -> dict[str, Compressor]:
+        return {table.name: each for table, each in zip(self.tables, self.compressors, strict=True)}
+
+    def compressor_of(self, table: TableProfile) -> Compressor:
+        """What makes a table smaller."""
+        return self._compressor_of_name[table.name]
+
+    @property
+    def is_compressed(self) -> bool:
+        """Whether something makes a table smaller."""
+        return any(each != NO_COMPRESSOR for each in self.compressors)
+
+    def with_compressors(self, of_tables: Sequence[Compressor]) -> Self:
+        """The same with these compressors [T], whatever was said of them; unchecked."""
+        tables = tuple(
+            table.model_copy(update={"compressor": each}) for table, each in zip(self.tables, of_tables, strict=True)
+        )
+        return self._with_tables(tables)
+
+    @property
+    def uncompressed(self) -> Self:
+        """The same with every table as large as its rows and columns say."""
+        return self.with_compressors([NO_COMPRESSOR] * len(self.tables)) if self.is_compressed else self
+
+    def remainders(self, *, joined: bool) -> tuple[Self, tuple[int, ...]] | None:
+        """The same with nothing but the remainder tables whose vectors are joined to those of their quotient tables,
+        or of the others; and [n] which table each one belongs to. None where there are none."""
+        found, tables = [], []
+        for index, (table, whole) in enumerate(zip(self.tables, self.compressors, strict=True)):
+            if whole.has_two_parts and (whole.combine == "concat") == joined:
+                found.append(index)
+                changed = {"dim": whole.exact_dim(table.dim), "compressor": Compressor("remainder", whole.number)}
+                tables.append(table.model_copy(update=changed))
+        return (self._with_tables(tuple(tables)), tuple(found)) if found else None
+
+    def _with_tables(self, tables: tuple[TableProfile, ...]) -> Self:
+        """The same with other tables, which have compressors of their own; unchecked."""
+        other = self.model_copy(update={"tables": tables})
+        for known in ("compressors", "_compressor_of_name"):
+            other.__dict__.pop(known, None)
+        return other
+
+    @property
+    def embedding_parameters(self) -> int:
+        """Numbers that are trained of all tables: their rows without padding, and projections."""
+        pairs = zip(self.tables, self.compressors, strict=True)
+        return sum(compressor.parameters(table.rows, table.dim) for table, compressor in pairs)
+
     @property
     def trained_by_shampoo(self) -> Shampoo | None:
         """How Shampoo, which trains the dense part, is set up; None where another optimizer does, or nothing."""
@@ -284,8 +384,17 @@ class Workload(Record):
         return table.dtype or self.embedding.dtype
 
     def stored_rows(self, table: TableProfile) -> int:
-        """Rows of a table as it is stored; those of its profile are its ids, some of which its format may join."""
-        return FORMATS[self.dtype_of(table)].stored_rows(table.rows)
+        """Rows of a table as it is stored; those of its profile are its ids, some of which its compressor or its format
+        may join. Of two parts, those of the quotient table."""
+        return FORMATS[self.dtype_of(table)].stored_rows(self.compressor_of(table).stored_rows(table.rows))
+
+    def stored_dim(self, table: TableProfile) -> int:
+        """Columns of a stored row; those of its profile are what the dense part sees."""
+        return self.compressor_of(table).stored_dim(table.dim)
+
+    def stored_shape(self, table: TableProfile) -> tuple[int, int]:
+        """Rows and columns of a table as it is stored."""
+        return self.stored_rows(table), self.stored_dim(table)
 
     def optimizer_of(self, table: TableProfile) -> Optimizer:
         """Optimizer of a table."""

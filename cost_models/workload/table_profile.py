@@ -6,7 +6,7 @@ from typing import Annotated, Self
 
 from pydantic import BeforeValidator, Field, PositiveFloat, field_validator, model_validator
 
-from cost_models.workload import spellings
+from cost_models.workload import compressors, spellings
 from cost_models.workload.dense_part import Dtype
 from cost_models.workload.kernels import KernelSettings
 from cost_models.workload.optimizers import Optimizer
@@ -62,6 +62,9 @@ class TableProfile(Record):
     precision_cache: Annotated[Share, Field(gt=0)] | None = None
     """Share of the rows, the hottest, that HBM holds in fp32 beside the table; they are updated there and written back
     in the table's own format when they cool down. Below HBM, the size of the cache is the plan's. Unset: none."""
+    compressor: Annotated[compressors.Word | None, LATER] = None
+    """How the table is made smaller than its rows and columns say: `hash:C`, `qr:C`, `qr:C:add`, `qr:C:concat`,
+    `dim:D`, or `none`. Unset: as the workload's embedding says."""
     optimizer: Optimizer | None = None
     """Unset: the workload's."""
     weighted: bool = False

@@ -7,8 +7,11 @@ from topologies.cluster import Topology
 
 def weight_bytes(workload: Workload) -> int:
     """Size of all embeddings, without optimizer state."""
-    row_sizes = [int(row_bytes(workload.dtype_of(table), table.dim)) for table in workload.tables]
-    return sum(workload.stored_rows(table) * size for table, size in zip(workload.tables, row_sizes, strict=True))
+    return sum(
+        (rows + compressor.number * compressor.has_two_parts) * int(row_bytes(workload.dtype_of(table), columns))
+        for table, compressor in zip(workload.tables, workload.compressors, strict=True)
+        for rows, columns in (workload.stored_shape(table),)
+    )
 
 
 def hbm_bytes(topology: Topology) -> int:

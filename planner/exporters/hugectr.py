@@ -7,6 +7,7 @@ import numpy as np
 from cost_models.shards import SHARDING_ROWS, Ints
 from planner.document.plan import Plan
 from planner.document.replicas import expect_one_world
+from planner.exporters.compressor_notes import compressor_notes
 from planner.exporters.formats import Exported, ExportRequest, Names
 from planner.exporters.refusals import Placed, refuse
 from planner.exporters.torchrec_dense import expect_replicated
@@ -15,7 +16,7 @@ from planner.exporters.torchrec_dense import expect_replicated
 def export(request: ExportRequest) -> Exported:
     """Return the arguments of `EmbeddingCollectionConfig.shard`; see `hugectr_sharding`."""
     document = hugectr_sharding(request.plan, names=request.names, source=request.source)
-    return Exported(document, len(request.plan.tables))
+    return Exported(document, len(request.plan.tables), compressor_notes(request.plan))
 
 
 def hugectr_sharding(plan: Plan, *, names: Names = "name", source: str = "plan") -> dict[str, Any]:

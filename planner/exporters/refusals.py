@@ -72,6 +72,9 @@ def _reasons(placed: Placed, table: TablePlan, number: int, runtime: Runtime) ->
     elif profile.precision_cache is not None and table.tier not in rules.precise_caches:
         beside = "its hottest rows are held in fp32 beside it (precision_cache)"
         yield f"{beside}, and {runtime} has no such cache; {remedy}"
+    if (compressor := model.workload.compressor_of(profile)).kind not in rules.compressors:
+        parts = "two tables on the same ranks, whose vectors are combined there"
+        yield f"it is {compressor}, {parts}, and {runtime} has no module for that; hold it whole, or as hash or dim"
     formats = rules.dtypes_in(model.workload.mode)
     if table.dtype not in formats:
         yield f"its rows are {table.dtype}, and only {', '.join(formats)} can be"
@@ -92,7 +95,7 @@ def _reasons(placed: Placed, table: TablePlan, number: int, runtime: Runtime) ->
     if runtime == "torchrec" and table.sharding in ROWS_OF_NODE and model.copies[number] > 1:
         yield f"it is {table.sharding}, and DMPCollection has no nodes for submodule_configs; {remedy}"
     nodes = model.host_of_rank if runtime == "torchrec" else model.node_of_rank
-    shape = model.workload.stored_rows(profile), profile.dim
+    shape = model.workload.stored_shape(profile)
     copies, apart = int(model.copies[number]), model.copies_apart
     if fault := coverage_fault(table, shape, nodes, model.node_colocated_shardings, copies, apart=apart):
         yield f"{fault}; with anything else it crashes or computes wrong numbers"

@@ -128,8 +128,8 @@ def _expect_counts(placed: Placed, counts: CountSource, split: list[int]) -> Non
     ]
     for number in split:
         table, profile = placed.plan.tables[number], model.workload.tables[number]
-        rows = model.workload.stored_rows(profile)
-        fault = coverage_fault(table, (rows, profile.dim), model.node_of_rank, model.node_colocated_shardings)
+        rows, columns = model.workload.stored_shape(profile)
+        fault = coverage_fault(table, (rows, columns), model.node_of_rank, model.node_colocated_shardings)
         if fault := fault or numbering_fault(table, rows):
             faults.append(Fault(placed.source, 0, 0, f"tables.{number}", f"{table.name}: {fault}; make the plan anew"))
         try:

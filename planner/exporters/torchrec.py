@@ -14,6 +14,7 @@ from cost_models.workload.kernels import DTYPE_OF, SERVED_OF, KernelSettings
 from cost_models.workload.table_profile import TableProfile
 from planner.document.plan import Plan, TablePlan
 from planner.document.replicas import expect_one_world
+from planner.exporters.compressor_notes import compressor_notes
 from planner.exporters.formats import Exported, ExportRequest
 from planner.exporters.modules import module_paths
 from planner.exporters.refusals import Placed, refuse
@@ -41,14 +42,20 @@ def export_plan(request: ExportRequest) -> Exported:
     document = torchrec_plan(
         request.plan, modules=request.modules, compute_device=request.device, source=request.source
     )
-    notes = (*qcomms_notes(request.plan), *_groups_notes(request.plan), *dense_notes(Placed.of(request.plan, "plan")))
-    return Exported(document, len(request.plan.tables), notes)
+    return Exported(document, len(request.plan.tables), _notes(request.plan))
+
+
+def _notes(plan: Plan) -> tuple[str, ...]:
+    """What a trainer has to know beside the plan."""
+    of_tables = (*qcomms_notes(plan), *_groups_notes(plan), *compressor_notes(plan))
+    return (*of_tables, *dense_notes(Placed.of(plan, "plan")))
 
 
 def export_constraints(request: ExportRequest) -> Exported:
     """Return ParameterConstraints; see `torchrec_constraints`."""
     document = torchrec_constraints(request.plan, source=request.source)
-    return Exported(document, len(request.plan.tables), qcomms_notes(request.plan))
+    notes = (*qcomms_notes(request.plan), *compressor_notes(request.plan))
+    return Exported(document, len(request.plan.tables), notes)
 
 
 def export_easyrec(request: ExportRequest) -> Exported:
@@ -56,7 +63,8 @@ def export_easyrec(request: ExportRequest) -> Exported:
     document = easyrec_plan(request.plan, modules=request.modules, source=request.source)
     environment = easyrec_environment(request.plan, source=request.source)
     exports = "".join(f"export {name}={value}\n" for name, value in environment.items())
-    return Exported(document, len(request.plan.tables), qcomms_notes(request.plan), companion=exports)
+    notes = (*qcomms_notes(request.plan), *compressor_notes(request.plan))
+    return Exported(document, len(request.plan.tables), notes, companion=exports)
 
 
 def torchrec_plan(
@@ -81,7 +89,7 @@ def torchrec_plan(
         copies = 1 if module is None else copies_of[module]
         own = local[: len(local) // copies] if model.copies_apart else [ranks // copies for ranks in local]
         kept = with_one_copy(table, copies, model)
-        parameter = _parameter(kept, profile, workload.stored_rows(profile), _placements(own, compute_device))
+        parameter = _parameter(kept, profile, workload.stored_shape(profile), _placements(own, compute_device))
         plans[module].setdefault(path, {})[name] = parameter
     quantized, groups = qcomms(workload), dmp_collection(plan)
     if groups is not None and copies_of:
@@ -156,8 +164,10 @@ def _refuse_on_cpu(placed: Placed) -> None:
         raise InputError(faults)
 
 
-def _parameter(table: TablePlan, profile: TableProfile, rows: int, placement: Sequence[str]) -> dict[str, Any]:
-    """One ParameterSharding of a table of so many stored rows."""
+def _parameter(
+    table: TablePlan, profile: TableProfile, shape: tuple[int, int], placement: Sequence[str]
+) -> dict[str, Any]:
+    """One ParameterSharding of a table of so many stored rows and columns."""
     replicated = table.sharding == "data_parallel"
     shards = table.shards.as_matrix()[:, :5]
     shards = shards if replicated else _of_one_width(shards)
@@ -165,8 +175,8 @@ def _parameter(table: TablePlan, profile: TableProfile, rows: int, placement: Se
         "sharding_type": table.sharding,
         "compute_kernel": _kernel(table, profile),
         "ranks": shards[:, 0].tolist(),
-        "num_embeddings": rows,
-        "embedding_dim": profile.dim,
+        "num_embeddings": shape[0],
+        "embedding_dim": shape[1],
         "data_type": DATA_TYPES[table.dtype],
     }
     parameter |= _settings(table, profile)

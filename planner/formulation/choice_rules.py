@@ -28,6 +28,7 @@ from cost_models.workload.optimizers import Optimizer
 from cost_models.workload.words import Dtype
 from planner.formulation.allowed_choices import NO_LIMIT, AllowedChoices
 from planner.formulation.choice_groups import groups_of, join, part
+from planner.formulation.compressor_rules import keep_parts_together
 from planner.formulation.narrowing import Narrowing, Path
 from planner.formulation.policy import RUNTIMES, USUAL_TIERS, Group, Limits, Policy, TableRule, rank_ranges
 from planner.formulation.precision_rules import PrecisionRules
@@ -84,6 +85,7 @@ class _Resolver(Narrowing):
         self._apply_runtime()
         self._apply_replicas()
         self._apply_towers()
+        keep_parts_together(self)
         every = np.ones(len(self.names), dtype=bool)
         self._apply((), self.policy, every)
         for number, rule in enumerate(self.policy.tables):

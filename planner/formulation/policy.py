@@ -28,6 +28,7 @@ from cost_models.shards import (
 )
 from cost_models.stages import VectorExchange
 from cost_models.workload import spellings
+from cost_models.workload.compressors import Kind as CompressorKind
 from cost_models.workload.formats import DTYPES
 from cost_models.workload.kernels import SERVED_OF
 from cost_models.workload.table_names import Globs
@@ -288,6 +289,9 @@ class RuntimeRules:
     """Tiers that may hold rows in fp32, whatever the table is stored in: what a stated `precision_cache` needs."""
     state_places: tuple[StatePlace, ...] = ("with_table",)
     """FBGEMM gives optimizer state the location of its table (construct_split_state), HugeCTR keeps both in HBM."""
+    compressors: tuple[CompressorKind, ...] = ("none", "hash", "dim")
+    """What may make a table smaller. Neither has a module of two tables on one rank whose vectors meet there: their
+    collections pool each table by itself."""
     exchanges: tuple[VectorExchange, ...] = ("flat",)
     """Exchanges of vectors. Neither groups the ranks of a place across hosts (TorchRec's comm.py has process groups
     within and across nodes for table_row_wise alone)."""

@@ -238,7 +238,7 @@ def _as_costed(table: TablePlan, model: CostModel) -> TablePlan:
 
 
 def _expect_covered(tables: Sequence[TablePlan], model: CostModel, source: str) -> None:
-    shapes = [(model.workload.stored_rows(profile), profile.dim) for profile in model.workload.tables]
+    shapes = [model.workload.stored_shape(profile) for profile in model.workload.tables]
     faults = [
         Fault(source, 0, 0, table.name, reason)
         for table, shape in zip(tables, shapes, strict=True)

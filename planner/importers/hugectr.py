@@ -139,9 +139,9 @@ def _held(
     profile: TableProfile, ranks: list[int], replicated: bool, inputs: AdoptionInputs, document: Mapping[str, Any]
 ) -> AdoptedTable:
     model, on = inputs.model, np.array(ranks)
-    count, rows = len(ranks), inputs.workload.stored_rows(profile)
+    count, (rows, columns) = len(ranks), inputs.workload.stored_shape(profile)
     zero, whole = np.zeros(count, dtype=np.int64), np.full(count, rows)
-    width = np.full(count, profile.dim)
+    width = np.full(count, columns)
     if replicated:
         return AdoptedTable("data_parallel", "hbm", None, on, zero, whole, zero, width)
     if count == 1:
@@ -151,9 +151,9 @@ def _held(
     if count == len(model.node_of_rank):
         return AdoptedTable("row_wise", "hbm", None, on, start, rows_of_rank, zero, width)
     if COLUMN_WISE in model.node_colocated_shardings:
-        if profile.dim % (count * COLUMN_UNIT):
-            raise ValueError(f"{count} GPUs share it, and {profile.dim} columns are not so many multiples of 4")
-        part = profile.dim // count
+        if columns % (count * COLUMN_UNIT):
+            raise ValueError(f"{count} GPUs share it, and {columns} columns are not so many multiples of 4")
+        part = columns // count
         return AdoptedTable("column_wise", "hbm", None, on, zero, whole, np.arange(count) * part, np.full(count, part))
     nodes, first, held = np.unique(model.node_of_rank[on], return_index=True, return_counts=True)
     if np.array_equal(on, np.flatnonzero(np.isin(model.node_of_rank, nodes))) and len(set(held.tolist())) == 1:

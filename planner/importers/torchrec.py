@@ -197,7 +197,7 @@ class _TorchRecReader:
             self._fault(name, f"{shown(word)} is no sharding_type{did_you_mean(str(word), USUAL_SHARDINGS)}")
         if kernel not in TIER_OF_KERNEL:
             self._fault(name, f"{shown(kernel)} is no compute_kernel that can be costed{_near_kernel(kernel)}")
-        for key, own in (("num_embeddings", self._rows(profile)), ("embedding_dim", profile.dim)):
+        for key, own in (("num_embeddings", self._rows(profile)), ("embedding_dim", self._columns(profile))):
             if entry.get(key, own) != own:
                 self._fault(name, f"{key} is {entry[key]} in the plan and {own} in the workload")
         if len(self.faults) > before:
@@ -222,7 +222,7 @@ class _TorchRecReader:
         """[n, 5] rank, first row, rows, first column, columns. Raises ValueError with what is wrong."""
         world = self.inputs.topology.world_size
         if word == "data_parallel":
-            rows = [[rank, 0, self._rows(profile), 0, profile.dim] for rank in range(world)]
+            rows = [[rank, 0, self._rows(profile), 0, self._columns(profile)] for rank in range(world)]
         elif entry.get("shards"):
             rows = list(_told(entry["shards"]))
         else:
@@ -238,16 +238,20 @@ class _TorchRecReader:
     def _rows(self, profile: TableProfile) -> int:
         return self.inputs.workload.stored_rows(profile)
 
+    def _columns(self, profile: TableProfile) -> int:
+        return self.inputs.workload.stored_dim(profile)
+
     def _cut(self, profile: TableProfile, word: Sharding, ranks: list[int]) -> list[list[int]]:
         """Shards as TorchRec cuts them, from their ranks alone."""
         model = self.inputs.model
         in_group = int(np.bincount(model.node_of_rank)[0])
         each = {"row_wise": len(ranks), "table_row_wise": len(ranks), "grid_shard": in_group}.get(word, 1)
         blocks, rest = divmod(len(ranks), each)
-        width, left = divmod(profile.dim, max(blocks, 1))
+        columns = self._columns(profile)
+        width, left = divmod(columns, max(blocks, 1))
         if rest or left or width % 4:
             raise ValueError(
-                f"{len(ranks)} ranks do not say how {profile.dim} columns are cut; import a ShardingPlan with shards"
+                f"{len(ranks)} ranks do not say how {columns} columns are cut; import a ShardingPlan with shards"
             )
         position = np.arange(each)
         rows_of_part = block_rows(np.array(self._rows(profile)), each, position)

@@ -21,6 +21,7 @@ from planner.reports.robustness import render_tail
 from planner.reports.tables import TextGrid
 from planner.reports.words import (
     amount,
+    compressed_words,
     fixed_words,
     render_drift,
     render_error_bar,
@@ -233,7 +234,10 @@ def render_table(plan: Plan, reasons: TableReasons, console: "Console") -> None:
     if planned.remap is not None and planned.cache_fraction is not None:
         cache = f", {planned.remap.hot_rows:,} hot rows ({planned.cache_fraction:.0%}) in HBM"
     rows = counted(model.workload.stored_rows(profile), "row")
-    console.print(f"{planned.name}: {rows} x {profile.dim} columns of {planned.dtype}")
+    columns = model.workload.stored_dim(profile)
+    console.print(
+        f"{planned.name}: {rows} x {columns} columns of {planned.dtype}{compressed_words(model.workload, profile)}"
+    )
     if planned.optimizer_state != "with_table":
         cache += f", its optimizer state in {planned.optimizer_state}"
     console.print(f"{planned.sharding} in {planned.tier}{cache}: {_shards(planned.shards.rank)}, {size}")

@@ -116,10 +116,12 @@ def _physical_parts(model: StepModel, placed: PlacedShards) -> dict[str, Floats]
     parts: dict[str, Floats] = {words: np.zeros(len(model.memories)) for words in PARTS.values()}
     for copies, own in model.models_by_copies:
         here = np.flatnonzero(model.copies[blocks.table] == copies)
-        for (tier, component), load in block_bytes(model.tables, blocks.take(here), own.batching).items():
-            if MEMORY_TIERS[tier] in model.memories:
-                size = (load.fixed * shards[here]).sum() + (load.by_rows * rows[here]).sum()
-                parts[PARTS[component]][model.memories.index(MEMORY_TIERS[tier])] += size
+        for tables, index, part in model.parts_of(blocks.take(here)):
+            there = here[index]
+            for (tier, component), load in block_bytes(tables, part, own.batching).items():
+                if MEMORY_TIERS[tier] in model.memories:
+                    size = (load.fixed * shards[there]).sum() + (load.by_rows * rows[there]).sum()
+                    parts[PARTS[component]][model.memories.index(MEMORY_TIERS[tier])] += size
     cut = (model.cut_copy_bytes(blocks) * rows).sum()
     if cut:
         parts["copies, as they are cut"] = np.where(np.arange(len(model.memories)) == MEMORY_HBM, cut, 0.0)
@@ -128,6 +130,7 @@ def _physical_parts(model: StepModel, placed: PlacedShards) -> dict[str, Floats]
             del parts[PARTS[name]]
     world = model.topology.world_size
     for name, size in model.peak.rank_bytes.items():
+        size += model.projection_bytes if name == "parameters" else 0.0
         parts[DENSE_PARTS[name]] = np.where(np.arange(len(model.memories)) == MEMORY_HBM, size * world, 0.0)
     return parts
 

@@ -16,6 +16,8 @@ from cost_models.model import CostModel
 from cost_models.resources import WAY_WORDS, Resource
 from cost_models.shards import PlacedShards
 from cost_models.step_costs import StepCosts
+from cost_models.workload.models import Workload
+from cost_models.workload.table_profile import TableProfile
 from planner.diagnosis.fixed_part import FixedPart
 from planner.document.plan import Objective, Plan
 from planner.problem.goals import CROWDED
@@ -36,6 +38,15 @@ def resource_words(resource: Resource, topology: Topology) -> str:
     way = "" if resource.way is None else f", {WAY_WORDS[resource.way]}"
     more = ", with the next ids" * resource.with_ids + ", rows read in place" * resource.in_place
     return f"{resource.row.label}{level}{way}{more}"
+
+
+def compressed_words(workload: Workload, table: TableProfile) -> str:
+    """What made a table smaller, as the end of a description of its rows; empty where nothing did."""
+    compressor = workload.compressor_of(table)
+    if compressor.kind == "none":
+        return ""
+    beside = f", and {counted(compressor.number, 'row')} of its remainder table" if compressor.has_two_parts else ""
+    return f"{beside} ({compressor} of {counted(table.rows, 'row')} x {table.dim})"
 
 
 def amount(value: float, model: CostModel) -> str:

@@ -36,7 +36,7 @@ def table_faults(plan: Plan, model: CostModel) -> Iterator[str]:
         yield f"tables: missing {missing[:3]}, not in the workload or twice {extra[:3]}, or in another order"
         return
     for table, profile, copies in zip(plan.tables, workload.tables, model.copies.tolist(), strict=True):
-        shape = workload.stored_rows(profile), profile.dim
+        shape = workload.stored_shape(profile)
         nodes, colocated, apart = model.node_of_rank, model.node_colocated_shardings, model.copies_apart
         problem = coverage_fault(table, shape, nodes, colocated, copies, apart=apart)
         if problem:
