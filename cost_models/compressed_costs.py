@@ -9,10 +9,12 @@ What a step takes before any table is placed, windows beside the dense part amon
 their rows and columns say: so what a placement takes stays a sum over its tables.
 """
 
+import copy
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
+from typing import Self
 
 import numpy as np
 
@@ -126,13 +128,25 @@ class CompressedCosts(MixedCosts):
         self.compressions: Compressions | None = None
         self.remainders: tuple[Remainders, ...] = ()
         if self.workload.is_compressed:
-            self.compress(self.workload)
+            self._compress(self.workload, np.arange(len(self.workload.tables)))
 
-    def compress(self, workload: Workload) -> None:
+    def compressed_as(self, workload: Workload, of_table: Ints | None = None) -> Self:
+        """The same base costs with the tables of this workload; every rank has room for the largest projection among
+        those that stand in the place of one."""
+        other = copy.copy(self)
+        for known in ("copies", "own_blocks", "sent_tables"):
+            other.__dict__.pop(known, None)
+        other.workload = workload
+        other._compress(workload, np.arange(len(workload.tables)) if of_table is None else of_table)
+        return other
+
+    def _compress(self, workload: Workload, of_table: Ints) -> None:
         """Cost the tables of a workload with its compressors, beside the base costs that are known."""
         self.tables, self.compressions = Tables.of(workload, self.topology.world_size), Compressions.of(workload)
         self.remainders = Remainders.of(workload, self.topology.world_size)
-        self.projection_bytes = parameter_element_bytes(self.workload) * float(self.compressions.projections.sum())
+        largest = np.zeros(int(of_table[-1]) + 1)
+        np.maximum.at(largest, of_table, self.compressions.projections)
+        self.projection_bytes = parameter_element_bytes(workload) * float(largest.sum())
         held = np.where(np.arange(len(self.memories)) == MEMORY_HBM, self.projection_bytes, 0.0)
         self.base_bytes = self._base_bytes + held
 

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from cost_models.model import BlockCosts, BlockMemory, Column, CostModel
 from cost_models.resources import DEVICE, Resource
 from cost_models.shards import Blocks, Ints
+from cost_models.workload.models import Workload
 
 
 class MemoryModel(CostModel):
@@ -37,6 +38,10 @@ class MemoryModel(CostModel):
     def memory_pool_of_rank(self) -> tuple[Ints, ...]:
         """Per memory, [W] the pool each rank draws on."""
         return self.whole.memory_pool_of_rank
+
+    def compressed_as(self, workload: Workload, of_table: Ints | None = None) -> "MemoryModel":
+        """The bytes of the whole model with these tables."""
+        return MemoryModel(self.whole.compressed_as(workload, of_table))
 
     @property
     def copies(self) -> Ints:

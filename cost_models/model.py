@@ -190,6 +190,11 @@ class CostModel(ABC):
         """The same model of another cluster or workload, without a reserve."""
         return type(self)(topology, workload, exchange=self.exchange)
 
+    def compressed_as(self, workload: Workload, of_table: Ints | None = None) -> "CostModel":  # noqa: ARG002
+        """The same base costs with the tables of this workload: each compressed otherwise, or with `of_table` [V],
+        ascending, several in the place of each, of which it has one."""
+        raise ValueError(f"the cost model {self.name} takes tables as they are stated")
+
     def is_option(self, sharding: int, tier: int, splits: int) -> NDArray[np.bool_]:  # noqa: ARG002
         """[T] tables for which a sharding with `splits` column blocks in a tier is an option to this model."""
         return np.ones(len(self.tables.rows), dtype=bool)

@@ -326,7 +326,7 @@ class Workload(Record):
         tables = tuple(
             table.model_copy(update={"compressor": each}) for table, each in zip(self.tables, of_tables, strict=True)
         )
-        return self._with_tables(tables)
+        return self.with_tables(tables)
 
     @property
     def uncompressed(self) -> Self:
@@ -342,9 +342,9 @@ class Workload(Record):
                 found.append(index)
                 changed = {"dim": whole.exact_dim(table.dim), "compressor": Compressor("remainder", whole.number)}
                 tables.append(table.model_copy(update=changed))
-        return (self._with_tables(tuple(tables)), tuple(found)) if found else None
+        return (self.with_tables(tuple(tables)), tuple(found)) if found else None
 
-    def _with_tables(self, tables: tuple[TableProfile, ...]) -> Self:
+    def with_tables(self, tables: tuple[TableProfile, ...]) -> Self:
         """The same with other tables, which have compressors of their own; unchecked."""
         other = self.model_copy(update={"tables": tables})
         for known in ("compressors", "_compressor_of_name"):

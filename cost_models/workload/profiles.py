@@ -2,11 +2,11 @@
 
 import csv
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cost_models.workload.dialects import ALIASES, TABLE_SET_NOTES, is_table_set, other_names, translate
+from cost_models.workload.dialects import TABLE_SET_NOTES, is_table_set, other_names, translate
 from cost_models.workload.table_profile import TableProfile
 from topologies.documents import Document, Key, Position, did_you_mean, read_yaml
 from topologies.errors import Fault, InputError
@@ -16,6 +16,8 @@ from topologies.sources import note
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 PARQUET = frozenset({".parquet", ".pq"})
 YAML = frozenset({".yaml", ".yml", ".json"})
+PROFILE_COLUMNS = {own: tuple(other_names(own)) for own in TableProfile.model_fields}
+"""The columns of table profiles, each with its other names."""
 SUFFIXES = (*DELIMITERS, *sorted(PARQUET), *sorted(YAML))
 
 
@@ -43,7 +45,7 @@ def collect_profiles(path: Path, required: Sequence[str] | None = None) -> tuple
     suffix = path.suffix.lower()
     needed = _required() if required is None else required
     if suffix in DELIMITERS:
-        return _read_csv(path, DELIMITERS[suffix], needed)
+        return _read_csv(path, DELIMITERS[suffix], needed, PROFILE_COLUMNS)
     if suffix in PARQUET:
         return _read_parquet(path, needed), []
     if suffix in YAML:
@@ -73,7 +75,14 @@ def _enter_tables(document: Document) -> None:
     document.data = document.data["tables"]
 
 
-def _read_csv(path: Path, delimiter: str, required: Sequence[str]) -> tuple[Document, list[Fault]]:
+def read_csv(path: Path, columns: Sequence[str]) -> tuple[Document, list[Fault]]:
+    """The rows of a CSV file with exactly these columns, as `collect_profiles` gives those of table profiles."""
+    return _read_csv(path, DELIMITERS.get(path.suffix.lower(), ","), columns, dict.fromkeys(columns, ()))
+
+
+def _read_csv(
+    path: Path, delimiter: str, required: Sequence[str], known: Mapping[str, Sequence[str]]
+) -> tuple[Document, list[Fault]]:
     source = str(path)
     lines = csv_lines(path)
     cells = csv_records(lines, delimiter, source)
@@ -84,9 +93,9 @@ def _read_csv(path: Path, delimiter: str, required: Sequence[str]) -> tuple[Docu
         message = f"the fields are separated by {other!r}; separate them by {delimiter!r}"
         raise InputError.at(source, message, line=header_line, column=1)
     positions = [field_position(lines, delimiter, header_line, k) for k in range(len(header))]
-    columns = _columns(header, source, positions, required)
+    columns = _columns(header, source, positions, required, known)
     if not rows:
-        raise InputError.at(source, "has no tables below its header", line=header_line, column=1)
+        raise InputError.at(source, "has no rows below its header", line=header_line, column=1)
     faults, records, starts = [], [], []
     for line, row in rows:
         if len(row) != len(columns):
@@ -169,7 +178,7 @@ def _read_parquet(path: Path, required: Sequence[str]) -> Document:
         cause = " ".join(str(error).split())
         raise InputError.at(source, f"is not a whole Parquet file: {cause}") from None
     table = table.drop_columns([name for name in table.column_names if name.startswith("__index_level_")])
-    columns = _columns(table.column_names, source, [(0, 0)] * table.num_columns, required)
+    columns = _columns(table.column_names, source, [(0, 0)] * table.num_columns, required, PROFILE_COLUMNS)
     if not table.num_rows:
         raise InputError.at(source, "holds no tables")
     rows = table.rename_columns(columns).to_pylist()
@@ -177,32 +186,43 @@ def _read_parquet(path: Path, required: Sequence[str]) -> Document:
     return Document(records, source)
 
 
-def _columns(header: Iterable[str], source: str, positions: Sequence[Position], required: Sequence[str]) -> list[str]:
-    """Our names of the columns.
+def _columns(
+    header: Iterable[str],
+    source: str,
+    positions: Sequence[Position],
+    required: Sequence[str],
+    known: Mapping[str, Sequence[str]],
+) -> list[str]:
+    """Our names of the columns, of those that are `known` with other names of theirs.
 
     Raises InputError with every column that is unknown, given twice or missing.
     """
     faults: list[Fault] = []
     columns: list[str] = []
+    own_names = {other: own for own, others in known.items() for other in (own, *others)}
     for (line, column), spelled in zip(positions, map(str.strip, header), strict=True):
-        own = ALIASES.get(spelled, spelled)
+        own = own_names.get(spelled, spelled)
         if not spelled:
             faults.append(Fault(source, line, column, "", "a column has no name (an index?); leave it out"))
-        elif own not in TableProfile.model_fields:
-            hint = did_you_mean(spelled, [*TableProfile.model_fields, *ALIASES])
+        elif own not in known:
+            hint = did_you_mean(spelled, list(own_names))
             faults.append(Fault(source, line, column, spelled, f"unknown column{hint}"))
         elif own in columns:
             faults.append(Fault(source, line, column, spelled, f"{own} is given twice; keep one column"))
         columns.append(own)
     line, column = positions[0] if positions else (0, 0)
     faults += [
-        Fault(source, line, column, own, f"the column is missing (also read: {', '.join(other_names(own))})")
+        Fault(source, line, column, own, f"the column is missing{_also_read(known[own])}")
         for own in required
         if own not in columns
     ]
     if faults:
         raise InputError(faults)
     return columns
+
+
+def _also_read(names: Sequence[str]) -> str:
+    return f" (also read: {', '.join(names)})" if names else ""
 
 
 def _required() -> list[str]:

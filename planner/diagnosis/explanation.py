@@ -65,7 +65,9 @@ class Explainer:
         exchange = exchange_reasons(self._plan, self.model, self._loads.placed)
         costs = fixed_costs(self.model)
         tail = () if self._plan.robust is None else tail_stages(self._plan, self.model, self._loads.placed)
-        return PlanReasons(self.model, stages, paid_s, by_branching, elsewhere, memory, helpful, costs, exchange, tail)
+        worth = None if self._options is None else self._options.seconds_per_loss()
+        parts = paid_s, by_branching, elsewhere, memory, helpful, costs, exchange, tail, worth
+        return PlanReasons(self.model, stages, *parts)
 
     def _is_bound_by_copy(self) -> bool:
         """Whether the bound is the time of the batch copy, whatever else is proven."""

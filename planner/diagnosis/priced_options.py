@@ -20,6 +20,7 @@ from planner.diagnosis.stage_loads import StageLoads
 from planner.document.certificates import Proof
 from planner.document.plan import TablePlan
 from planner.formulation.formulation import Formulation
+from planner.formulation.variants import LOSS, Variants
 from planner.problem.integrality import integrality_floors
 from planner.problem.numbers import Bools, Floats, Ints
 from planner.problem.products import product
@@ -82,6 +83,8 @@ class PricedOptions:
         groups = {group.name: k for k, group in enumerate(self._model.topology.nodes)}
         values = []
         for multiplier in self.proof.memory_multipliers:
+            if multiplier.tier == "loss":
+                continue
             tier = self._model.memories.index(multiplier.tier)
             pool = self._model.memory_pool_of_rank[tier][self._model.kind_of_rank == groups[multiplier.group]]
             if not self._model.memory_capacity[tier][pool].any():
@@ -89,6 +92,24 @@ class PricedOptions:
             pools = len(np.unique(pool))
             values.append(MemoryValue(multiplier.tier, multiplier.group, multiplier.seconds_per_byte * GIB * pools))
         return tuple(values), paid
+
+    def seconds_per_loss(self) -> float | None:
+        """What a unit of loss is worth in the bound; None without a budget."""
+        if self._variants is None:
+            return None
+        units = sum(each.seconds_per_byte for each in self.proof.memory_multipliers if each.tier == LOSS)
+        return units / self._variants.unit
+
+    @property
+    def _variants(self) -> Variants | None:
+        return self.formulation.options.choices.variants
+
+    def _loss_units(self, table: int) -> float:
+        """What a table of the plan takes of the budget, in the units of arrays; 0 without a budget."""
+        if self._variants is None:
+            return 0.0
+        number = self._variants.number_of(table, self.tables[table].variant)
+        return 0.0 if number is None else float(self._variants.beyond_least[number]) / self._variants.unit
 
     def chosen(self, table: int) -> OptionReasons:
         """The option of the plan, priced where its shards are."""
@@ -104,8 +125,12 @@ class PricedOptions:
             seconds += weight * (costs.fixed + costs.by_rows * share)[of_kind].sum(axis=0)
             seconds += weight * ranks * costs.everywhere[opens].sum(axis=0)
             own_bytes = (costs.bytes_fixed + costs.bytes_by_rows * share)[of_kind].sum(axis=0)
-            memory, size = memory + float(product(self._multipliers.byte[k], own_bytes)), size + own_bytes
+            prices = self._multipliers.byte[k, : len(own_bytes)]
+            memory, size = memory + float(product(prices, own_bytes)), size + own_bytes
         planned = self.tables[table]
+        if self._variants is not None:
+            kind = int(self._model.kind_of_rank[rank[0]])
+            memory += self._loss_units(table) * float(self._multipliers.byte[kind, -1])
         parts = self._parts(seconds, memory, table, self._peaks(table).tolist())
         return OptionReasons(
             planned.sharding,
@@ -115,6 +140,7 @@ class PricedOptions:
             sum(parts.values()),
             parts,
             dict(zip(self._model.memories, size.round().astype(int).tolist(), strict=True)),
+            planned.variant,
         )
 
     def _peaks(self, table: int) -> Floats:
@@ -160,11 +186,11 @@ class PricedOptions:
             return ()
         totals = self._fluid.choice_totals(choices, self._multipliers)
         planned = self.tables[table]
-        taken = {(planned.sharding, planned.tier, self._blocks_of(planned))}
+        taken = {(planned.sharding, planned.tier, self._blocks_of(planned), planned.variant)}
         others = []
         for i in np.argsort(values[choices], kind="stable").tolist():
             option = self._option(int(choices[i]), totals[i])
-            kind = (option.sharding, option.tier, option.blocks)
+            kind = (option.sharding, option.tier, option.blocks, option.variant)
             if kind not in taken:
                 taken.add(kind)
                 others.append(option)
@@ -188,7 +214,8 @@ class PricedOptions:
             len(problem.blocks_of_choice(choice)),
             sum(parts.values()),
             parts,
-            dict(zip(self._model.memories, size.sum(axis=0).round().astype(int).tolist(), strict=True)),
+            dict(zip(self._model.memories, size.sum(axis=0).round().astype(int).tolist(), strict=False)),
+            None if self._variants is None else self._variants.words[options.profile[of]],
             not all(usable[block] for block in problem.blocks_of_choice(choice)),
         )
 

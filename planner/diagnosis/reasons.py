@@ -77,6 +77,8 @@ class PlanReasons:
     """None where the policy asks for the flat exchange of vectors."""
     tail: tuple[TailStage, ...] = ()
     """Of a plan that was asked for in scenarios."""
+    seconds_per_loss: float | None = None
+    """What a unit more of the budget of losses would lower the bound by, at most; None without a budget."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,8 @@ class OptionReasons:
     """Its parts; `memory` is that of its bytes."""
     bytes: dict[str, int]
     """In each memory, all shards together."""
+    variant: str | None = None
+    """What the table becomes, where a policy names variants."""
     is_too_long: bool = False
     """Whether one of its blocks alone makes a step as long as the proof's threshold."""
 

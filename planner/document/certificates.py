@@ -39,7 +39,8 @@ class TableWeight(Record):
 class MemoryMultiplier(Record):
     """The dual multiplier of a memory tier: what a byte of it is worth in the proof."""
 
-    tier: MemoryTier
+    tier: MemoryTier | Literal["loss"]
+    """`loss`: the policy's budget of losses, one memory of all ranks."""
     group: str
     seconds_per_byte: float
     ranks: Confinement = None

@@ -146,6 +146,9 @@ class TablePlan(Record):
     """Where the optimizer state is; unset: where the rows are at home."""
     remap: Annotated[Remap | None, Field(exclude_if=lambda value: value is None)] = None
     """How the rows of a split table are numbered; unset for any other."""
+    variant: Annotated[str | None, Field(exclude_if=lambda value: value is None)] = None
+    """What the table has become of the policy's variants; unset where it names none. Shards are of what is stored: of
+    two parts, of the quotient table, with all rows of the remainder table beside each."""
     shards: Shards
 
 
@@ -161,6 +164,13 @@ class RankPlan(Record):
     its own part of them, where the cost model gives each rank one)."""
     seconds: dict[str, float]
     """Per stage, on the resources that the rank uses."""
+
+
+class QualityPaid(Record):
+    """What the variants of all tables lose together."""
+
+    loss: float
+    budget: float
 
 
 class OtherExchange(Record):
@@ -184,6 +194,8 @@ class Plan(Record):
     stages: tuple[StageTime, ...]
     tables: tuple[TablePlan, ...]
     ranks: tuple[RankPlan, ...]
+    quality: Annotated[QualityPaid | None, Field(exclude_if=lambda value: value is None)] = None
+    """Where the policy names variants: what those of the plan lose, of the budget."""
     replicas: Annotated[PlannedReplicas | None, Field(exclude_if=lambda value: value is None)] = None
     """The groups of ranks, where the policy speaks of any."""
     dense: Annotated[PlannedDense | None, Field(exclude_if=lambda value: value is None)] = None
@@ -257,6 +269,8 @@ def _table_json(table: TablePlan) -> str:
     }
     if table.optimizer_state != "with_table":
         head["optimizer_state"] = table.optimizer_state
+    if table.variant is not None:
+        head["variant"] = table.variant
     if table.remap is not None:
         head["remap"] = table.remap.model_dump(mode="json")
     return f'{_dumps(head)[:-1]},"shards":[\n{table.shards.to_json()}\n]}}'

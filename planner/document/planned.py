@@ -12,6 +12,7 @@ from cost_models.workload.formats import DTYPES
 from cost_models.workload.models import Workload
 from planner.document.plan import Plan, TablePlan
 from planner.formulation.allowed_choices import model_of_replicas
+from planner.formulation.variant_words import Variant
 from topologies.cluster import Topology
 from topologies.documents import Document, validate
 from topologies.errors import InputError
@@ -21,6 +22,33 @@ def planned_inputs(plan: Plan) -> tuple[Topology, Workload]:
     """The cluster and the workload that the plan was computed for. Raises InputError if they are no longer valid."""
     workload = validate(Document(plan.provenance.workload.content, "provenance.workload.content"), Workload)
     return planned_topology(plan), workload
+
+
+def held_workload(plan: Plan) -> Workload:
+    """The workload with its tables as the plan holds them. Raises InputError as `planned_inputs` does."""
+    return with_variants(planned_inputs(plan)[1], plan.tables)
+
+
+def with_variants(workload: Workload, tables: Sequence[TablePlan]) -> Workload:
+    """A workload whose tables are compressed as those of a plan are, where that says so."""
+    if all(table.variant is None for table in tables):
+        return workload
+    compressors = []
+    for number, (table, profile) in enumerate(zip(tables, workload.tables, strict=False)):
+        try:
+            own = None if table.variant is None else Variant.parse(table.variant).compressor
+        except ValueError as error:
+            raise InputError.at("tables", str(error), path=f"{number}.variant") from None
+        compressors.append(workload.compressor_of(profile) if own is None else own)
+    more = workload.compressors[len(compressors) :]
+    return workload.with_compressors((*compressors, *more))
+
+
+def held_model(model: CostModel, tables: Sequence[TablePlan]) -> CostModel:
+    """The costs of tables as a plan holds them, of a model of those that its workload states."""
+    if all(table.variant is None for table in tables) or not model.chooses_dtypes:
+        return model
+    return model.compressed_as(with_variants(model.stated_workload, tables))
 
 
 def planned_topology(plan: Plan, source: str = "") -> Topology:
@@ -38,7 +66,7 @@ def model_under(plan: Plan, exchange: VectorExchange) -> CostModel:
     """The same costs under this exchange of vectors."""
     origin = plan.provenance
     inputs = origin.cost_model, *planned_inputs(plan), origin.policy
-    return model_of_replicas(*inputs, planned_replicas(plan), exchange)
+    return held_model(model_of_replicas(*inputs, planned_replicas(plan), exchange), plan.tables)
 
 
 def planned_replicas(plan: Plan) -> Replicas | None:

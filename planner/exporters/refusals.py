@@ -7,6 +7,7 @@ import numpy as np
 
 from cost_models.model import CostModel
 from cost_models.shards import COLUMN_WISE, ROWS_OF_NODE
+from cost_models.workload.table_profile import TableProfile
 from planner.document.plan import Plan, TablePlan
 from planner.document.planned import planned_model
 from planner.formulation.policy import RUNTIMES, Runtime
@@ -60,10 +61,22 @@ def expect_own_tables(placed: Placed) -> None:
         raise InputError.at(placed.source, message, path="tables")
 
 
+def _stored_otherwise(model: CostModel, table: TablePlan, profile: TableProfile, runtime: Runtime) -> Iterator[str]:
+    """Formats and compressors that the runtime does not have."""
+    rules = RUNTIMES[runtime]
+    if (compressor := model.workload.compressor_of(profile)).kind not in rules.compressors:
+        parts = "two tables on the same ranks, whose vectors are combined there"
+        yield f"it is {compressor}, {parts}, and {runtime} has no module for that; hold it whole, or as hash or dim"
+    formats = rules.dtypes_in(model.workload.mode)
+    if table.dtype not in formats:
+        yield f"its rows are {table.dtype}, and only {', '.join(formats)} can be"
+
+
 def _reasons(placed: Placed, table: TablePlan, number: int, runtime: Runtime) -> Iterator[str]:
     rules, model = RUNTIMES[runtime], placed.model
     profile = model.workload.tables[number]
     remedy = f"plan with --runtime {runtime}"
+    yield from _stored_otherwise(model, table, profile, runtime)
     is_rows = (
         table.sharding == "column_wise" and COLUMN_WISE in model.node_colocated_shardings
     )  # HugeCTR's rows over some ranks
@@ -72,12 +85,6 @@ def _reasons(placed: Placed, table: TablePlan, number: int, runtime: Runtime) ->
     elif profile.precision_cache is not None and table.tier not in rules.precise_caches:
         beside = "its hottest rows are held in fp32 beside it (precision_cache)"
         yield f"{beside}, and {runtime} has no such cache; {remedy}"
-    if (compressor := model.workload.compressor_of(profile)).kind not in rules.compressors:
-        parts = "two tables on the same ranks, whose vectors are combined there"
-        yield f"it is {compressor}, {parts}, and {runtime} has no module for that; hold it whole, or as hash or dim"
-    formats = rules.dtypes_in(model.workload.mode)
-    if table.dtype not in formats:
-        yield f"its rows are {table.dtype}, and only {', '.join(formats)} can be"
     if table.optimizer_state not in rules.state_places:
         yield f"its optimizer state is in {table.optimizer_state}, and {runtime} keeps it where the rows are; {remedy}"
     if table.sharding not in rules.shardings and not (runtime == "hugectr" and is_rows):

@@ -4,7 +4,7 @@ T tables, W ranks, R sets of ranks.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -12,6 +12,8 @@ from cost_models.model import CostModel
 from cost_models.registry import cost_model
 from cost_models.replicas import Replicas
 from cost_models.shards import (
+    HBM,
+    HBM_MIXED,
     HOME_OF_TIER,
     IS_SPLIT,
     PLACEMENT_TIERS,
@@ -26,6 +28,7 @@ from cost_models.workload.models import Workload
 from planner.formulation.dense_choices import expect_settled
 from planner.formulation.policy import Policy
 from planner.formulation.replica_choices import the_choice
+from planner.formulation.variants import TOGETHER, Variants
 from planner.problem.numbers import Bools
 from planner.problem.regions import TableGroup
 from topologies.cluster import Topology
@@ -65,6 +68,38 @@ class AllowedChoices:
     apart: tuple[TableGroup, ...]
     rules: tuple[tuple[str, Bools], ...]
     """What limits which tables: words, and [T]."""
+    variants: Variants | None = None
+    """What the tables may become; None where they are what the workload says."""
+
+    def of_variants(self, numbers: Ints | None = None) -> "AllowedChoices":
+        """The same of tables that are these of the variants: of all [V], or of one for each table [T]."""
+        if self.variants is None:
+            return self
+        of, v = self.variants, np.arange(len(self.variants.table)) if numbers is None else numbers
+        t = of.table[v]
+        tiers, shardings, dtypes, caches = self.tiers[t], self.shardings[t], self.dtypes[t], self.precision_caches[t]
+        shardings[of.has_two_parts[v]] &= TOGETHER
+        named = of.dtype[v] >= 0
+        dtypes[named] = np.arange(len(DTYPES)) == of.dtype[v][named, None]
+        cached = ~np.isnan(of.cache[v])
+        tiers[cached, HBM_MIXED], tiers[cached, HBM] = tiers[cached, HBM], False
+        caches[cached] = np.nan
+        caches[cached, 0] = of.cache[v][cached]
+        return replace(
+            self,
+            tiers=tiers,
+            shardings=shardings,
+            pairs=self.pairs[t],
+            cache_fraction=self.cache_fraction[t],
+            precision_caches=caches,
+            dtypes=dtypes,
+            states=self.states[t],
+            max_shards=self.max_shards[t],
+            column_multiple=self.column_multiple[t],
+            table_rank_set=self.table_rank_set[t],
+            rules=tuple((words, tables[t]) for words, tables in self.rules),
+            variants=None,
+        )
 
     def may(self, sharding: int, tier: int) -> Bools:
         """[T] tables that may be held so."""

@@ -30,8 +30,10 @@ from planner.formulation.allowed_choices import NO_LIMIT, AllowedChoices
 from planner.formulation.choice_groups import groups_of, join, part
 from planner.formulation.compressor_rules import keep_parts_together
 from planner.formulation.narrowing import Narrowing, Path
-from planner.formulation.policy import RUNTIMES, USUAL_TIERS, Group, Limits, Policy, TableRule, rank_ranges
+from planner.formulation.policy import RUNTIMES, USUAL_TIERS, Group, Limits, Policy, TableRule
 from planner.formulation.precision_rules import PrecisionRules
+from planner.formulation.rank_words import rank_ranges
+from planner.formulation.variant_rules import variants_of
 from planner.problem.numbers import Bools
 from planner.problem.regions import TableGroup
 from topologies.documents import Document
@@ -99,6 +101,7 @@ class _Resolver(Narrowing):
         self._refuse_formats_of_runtime()
         self._refuse_caches_of_copies()
         self.precision.widen(self.tiers)
+        variants = variants_of(self)
         self.leave_what_there_is()
         self.refuse_nothing_left()
         if self.faults:
@@ -117,6 +120,7 @@ class _Resolver(Narrowing):
             together=tuple(group for _, _, group in together),
             apart=tuple(group for _, _, group in apart),
             rules=tuple(self.rules),
+            variants=variants,
             **self.numbers,
         )
 

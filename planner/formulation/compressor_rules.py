@@ -2,17 +2,16 @@
 
 import numpy as np
 
-from cost_models.shards import DATA_PARALLEL, EXTENT_OF_SHARDING, RANK, SHARDINGS
 from planner.formulation.narrowing import Narrowing
 from planner.formulation.policy import RUNTIMES
-
-TOGETHER = [sharding == DATA_PARALLEL or EXTENT_OF_SHARDING[sharding] == RANK for sharding in range(len(SHARDINGS))]
-"""Shardings whose blocks have all rows of their columns."""
+from planner.formulation.variants import TOGETHER
 
 
 def keep_parts_together(narrowing: Narrowing) -> None:
     """Leave tables of two parts shardings that cut no rows, and none where the policy's runtime does not have them."""
     workload, runtime = narrowing.model.workload, narrowing.policy.runtime
+    if narrowing.policy.variants is not None:
+        return  # it is of each variant, then
     has_two = np.array([each.has_two_parts for each in workload.compressors], dtype=bool)
     if not has_two.any():
         return

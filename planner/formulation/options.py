@@ -1,26 +1,16 @@
 """Every legal way to hold each table, and the planning problem made of them."""
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 
 from cost_models.model import CostModel
 from cost_models.shards import (
-    COLUMN_WISE,
     DATA_PARALLEL,
-    GRID_SHARD,
-    MULTI_NODE_ROW_WISE,
     PLACEMENT_TIERS,
-    ROW_WISE,
-    SHARDING_ROWS,
-    SHARDINGS,
     SIZED_BY_PLAN,
-    TABLE_COLUMN_WISE,
-    TABLE_ROW_WISE,
-    TABLE_WISE,
     TIERS,
     Blocks,
     Floats,
@@ -28,6 +18,7 @@ from cost_models.shards import (
     PlacementTier,
 )
 from planner.formulation.allowed_choices import AllowedChoices, allowed_states
+from planner.formulation.block_types import BlockTypes, block_types, joined
 from planner.formulation.choice_rules import allowed_choices
 from planner.formulation.option_space import EVERY_CUT, EVERY_CUT_IN_HBM, FEW_CUTS, MOST_UNITS, Cuts, Space
 from planner.formulation.policy import Policy
@@ -82,13 +73,24 @@ class Options:
     """[B] ranks that hold all parts of the rows together, where they are cut so; else 0."""
     fractions: CacheFractions | None = None
     """Cache sizes that are tried; None where these are the same few of every table."""
+    variant: Ints | None = None
+    """[O] the variant of the table, of those of the choices; None where there is no choice."""
+
+    @property
+    def profile(self) -> Ints:
+        """[O] the table of the `costed` model that the option is of."""
+        return self.table if self.variant is None else self.variant
+
+    def costed(self, model: CostModel) -> CostModel:
+        """The model with everything for a table that a table may become."""
+        return model if self.choices.variants is None else self.choices.variants.costed(model)
 
     @property
     def blocks(self) -> Blocks:
-        """The block types as the cost model takes them."""
+        """The block types as the `costed` model takes them."""
         of = self.block_option
         return Blocks(
-            self.table[of],
+            self.profile[of],
             self.block_sharding,
             self.tier[of],
             self.block_columns,
@@ -135,6 +137,9 @@ def enumerate_options(
     is whole, or cut into 2, 4 or 8 equal column blocks, each an option of its own.
     """
     choices = policy if isinstance(policy, AllowedChoices) else allowed_choices(model, policy)
+    if (variants := choices.variants) is not None:
+        found = enumerate_options(variants.costed(model), choices.of_variants(), fractions, cuts)
+        return replace(found, table=variants.table[found.table], variant=found.table, choices=choices)
     if cuts is not None:
         return _enumerated(Space(model, choices, cuts), fractions)
     for cuts, most_blocks in MOST_BLOCKS:
@@ -148,12 +153,12 @@ def enumerate_options(
 
 def _enumerated(space: Space, fractions: CacheFractions | None) -> Options:
     model, choices = space.model, space.choices
-    parts: list[_Variant] = []
+    parts: list[BlockTypes] = []
     way_of_part: list[tuple[int, Floats, int, int]] = []
     dtypes = np.flatnonzero(choices.dtypes.any(axis=0)).tolist()
     tried = fixed_fractions(coarse_fractions(model) if fractions is None else fractions, choices)
     for code, tier in enumerate(PLACEMENT_TIERS):
-        variants = _variants(space, code)
+        variants = block_types(space, code)
         if not variants:
             continue
         states = allowed_states(choices, code)
@@ -163,12 +168,13 @@ def _enumerated(space: Space, fractions: CacheFractions | None) -> Options:
             parts += [variant.of_tables(kept) for variant in variants]
             way_of_part += [(code, of_table, dtype, state)] * len(variants)
     none = np.zeros(0, dtype=np.int64)
-    parts.append(_Variant(none, none, none, none, none, none.astype(bool), none, none))  # the policy may allow nothing
+    # The policy may allow nothing.
+    parts.append(BlockTypes(none, none, none, none, none, none.astype(bool), none, none))
     way_of_part.append((0, np.zeros(len(model.tables.rows)), 0, 0))
     number = np.repeat(np.arange(len(parts)), [len(part.table) for part in parts])
-    joined = _joined(parts)
-    order = np.lexsort((joined.units, number, joined.table))
-    table, sharding, columns, count, units, usual, rows, holders = joined.take(order)
+    all_types = joined(parts)
+    order = np.lexsort((all_types.units, number, all_types.table))
+    table, sharding, columns, count, units, usual, rows, holders = all_types.take(order)
     number = number[order]
     opens = np.ones(len(table), dtype=bool)
     opens[1:] = (table[1:] != table[:-1]) | (number[1:] != number[:-1])
@@ -195,125 +201,6 @@ def _enumerated(space: Space, fractions: CacheFractions | None) -> Options:
     )
 
 
-class _Variant(NamedTuple):
-    """Block types of one way to hold tables, for all tables that it applies to; arrays of one length."""
-
-    table: Ints
-    sharding: Ints
-    columns: Ints
-    taken: Ints
-    units: Ints
-    usual: Bools
-    """See `Options.block_usual`."""
-    rows: Ints
-    holders: Ints
-    """See `Options.block_holders`."""
-
-    @classmethod
-    def of_whole_rows(
-        cls, space: Space, table: Ints, sharding: Ints, columns: Ints, taken: Ints, units: Ints, usual: Bools
-    ) -> "_Variant":
-        """Blocks that have all rows of their tables."""
-        rows = space.model.tables.rows[table]
-        return cls(table, sharding, columns, taken, units, usual, rows, np.zeros_like(rows))
-
-    def take(self, index: Ints | Bools) -> "_Variant":
-        """Some of the block types, in this order."""
-        return _Variant._make(values[index] for values in self)
-
-    def of_tables(self, kept: Bools) -> "_Variant":
-        """Those of the tables [T] that are kept."""
-        return self if kept.all() else self.take(kept[self.table])
-
-
-def _joined(parts: Sequence[_Variant]) -> _Variant:
-    """All of them, one after the other."""
-    return _Variant._make(map(np.concatenate, zip(*parts, strict=True)))
-
-
-def _variants(space: Space, tier: int) -> list[_Variant]:
-    """Every way to hold tables in a tier that there is for some of them."""
-    if not space.choices.tiers[:, tier].any():
-        return []
-    fixed = (_fixed_variant(space, sharding, n, tier) for sharding, n in _fixed_cuts(space, tier))
-    every = (_splittable_variant(space, tier), *_partition_variants(space, tier), *fixed)
-    return [variant for variant in every if variant is not None and len(variant.table)]
-
-
-def _splittable_variant(space: Space, tier: int) -> _Variant:
-    """Blocks of single ranks that tile a table in any numbers: its widths, and the whole table, which is column_wise in
-    one block where the policy does not allow table_wise."""
-    is_table_wise = space.may(TABLE_WISE, tier, 1) & ~space.has_copies
-    may_be_cut = space.may(COLUMN_WISE, tier, 2) & space.columns_are_splittable & ~space.has_copies
-    every = np.arange(1, int(space.units.max(initial=0)) + 1)[:, None]
-    whole = space.units == every
-    width, table = np.nonzero((is_table_wise & whole) | (may_be_cut & (whole | space.is_width(tier, every))))
-    sharding = np.where((is_table_wise & whole)[width, table], TABLE_WISE, COLUMN_WISE)
-    usual = space.is_usual_width(tier, every)[width, table]
-    units, ones = width + 1, np.ones_like(table)
-    columns = units * space.unit_columns[table]
-    return _Variant.of_whole_rows(space, table, sharding, columns, ones, units, usual)
-
-
-def _partition_variants(space: Space, tier: int) -> Iterator[_Variant]:
-    """Each way to cut tables into the few parts that the policy allows, the widest part first."""
-    may_be_cut = space.may(COLUMN_WISE, tier, 2) & space.columns_are_splittable & ~space.has_copies
-    for tables, widths in space.partitions():
-        index = np.flatnonzero(tables & may_be_cut)
-        if not len(index):
-            continue
-        distinct, taken = np.unique(np.array(widths), return_counts=True)
-        table, n = np.repeat(index, len(distinct)), len(index)
-        columns = np.tile(distinct[::-1], n) * space.unit_columns[table]
-        sharding = np.full(len(table), COLUMN_WISE, dtype=np.int64)
-        usual = np.ones(len(table), dtype=bool)
-        counts, none = np.tile(taken[::-1], n), np.zeros_like(sharding)
-        yield _Variant.of_whole_rows(space, table, sharding, columns, counts, none, usual)
-
-
-def _fixed_cuts(space: Space, tier: int) -> list[tuple[int, int]]:
-    """(sharding, column blocks, or parts of the rows) of the fixed options that are tried in a tier."""
-    kinds = [ROW_WISE, GRID_SHARD, TABLE_ROW_WISE, *([] if space.columns_are_splittable else [COLUMN_WISE])]
-    kinds += [TABLE_COLUMN_WISE, DATA_PARALLEL, MULTI_NODE_ROW_WISE]
-    kinds += [TABLE_WISE, COLUMN_WISE] * bool(space.has_copies.any())
-    return [(sharding, n) for sharding in kinds for n in space.counts(sharding, tier)]
-
-
-def _fixed_variant(space: Space, sharding: int, splits: int, tier: int) -> _Variant | None:
-    """One way of cutting, for the tables to which it applies: up to two widths, a step apart. None where there are no
-    such tables."""
-    index = np.flatnonzero(space.applies(sharding, tier, splits))
-    if not len(index):
-        return None
-    if SHARDING_ROWS[SHARDINGS[sharding]].cuts_into_sites:
-        return _cut_into_sites(space, index, sharding, tier, splits)
-    step = space.steps[index]
-    steps = space.model.tables.dim[index] // step
-    table = np.repeat(index, 2)
-    columns = (np.stack([steps // splits + 1, steps // splits], axis=1) * step[:, None]).ravel()
-    count = np.stack([steps % splits, splits - steps % splits], axis=1).ravel()
-    occurs = count > 0
-    whole = np.full(int(occurs.sum()), sharding, dtype=np.int64)
-    usual = space.is_usual(sharding, tier, splits)[table[occurs]]
-    none = np.zeros_like(whole)
-    return _Variant.of_whole_rows(space, table[occurs], whole, columns[occurs], count[occurs], none, usual)
-
-
-def _cut_into_sites(space: Space, index: Ints, sharding: int, tier: int, parts: int) -> _Variant:
-    """The rows of these tables in so many parts, each on another node: all of one size but the last."""
-    rows, table = space.model.tables.rows[index], np.repeat(index, 2)
-    most = -(-rows // parts)
-    last = rows - (parts - 1) * most
-    part_rows = np.stack([most, last], axis=1).ravel()
-    alike = last == most
-    count = np.stack([np.where(alike, parts, parts - 1), ~alike], axis=1).ravel().astype(np.int64)
-    table, part_rows, count = table[count > 0], part_rows[count > 0], count[count > 0]
-    whole, none = np.full(len(table), sharding, dtype=np.int64), np.zeros(len(table), dtype=np.int64)
-    holders = np.full_like(whole, parts * int(space.sites_of(sharding).sizes[0]))
-    usual = space.is_usual(sharding, tier, parts)[table]
-    return _Variant(table, whole, space.model.tables.dim[table], count, none, usual, part_rows, holders)
-
-
 def build_problem(model: CostModel, options: Options) -> Problem:
     """The arrays that a solver works on."""
     return within_capacity(uncapped_problem(model, options))
@@ -327,13 +214,13 @@ def within_capacity(problem: Problem) -> Problem:
 
 def uncapped_problem(model: CostModel, options: Options) -> Problem:
     """`build_problem` with the blocks that are too large for the hardware still allowed."""
-    blocks = options.blocks
+    blocks, model = options.blocks, options.costed(model)
     costs = [model.block_costs(blocks, kind) for kind in range(model.kind_count)]
     columns = model.columns
     colocated = np.array(model.node_colocated_shardings)
     opens = np.searchsorted(options.block_option, np.arange(len(options.table)))
     of_part, of_parts = _parts_of_rows(model, options)
-    return Problem(
+    problem = Problem(
         kind_of_rank=model.kind_of_rank,
         node_of_rank=model.node_of_rank,
         sites=sites_on(model.node_of_rank, model.extents),
@@ -345,7 +232,7 @@ def uncapped_problem(model: CostModel, options: Options) -> Problem:
         pool_of_rank=np.stack(model.memory_pool_of_rank),
         pool_capacity=model.memory_capacity,
         base_bytes=model.base_bytes,
-        table_rows=model.tables.rows,
+        table_rows=_rows_of_tables(model, options),
         option_table=options.table,
         option_units=options.units,
         option_colocated=np.isin(options.block_sharding[opens], colocated) & (options.units == 0),
@@ -369,10 +256,32 @@ def uncapped_problem(model: CostModel, options: Options) -> Problem:
         affinity_groups=options.choices.together,
         anti_affinity_groups=options.choices.apart,
     )
+    return problem if options.choices.variants is None else _within_budget(problem, model, options)
+
+
+def _within_budget(problem: Problem, costed: CostModel, options: Options) -> Problem:
+    """The problem with the budget of losses as one more memory, of which all ranks have one pool: a table takes of it,
+    in the parts that its blocks and their ranks hold, what its variant loses."""
+    variants = options.choices.variants
+    assert variants is not None
+    blocks, of_part = options.blocks, _parts_of_rows(costed, options)[0][:, 0]
+    loss = variants.beyond_least[blocks.table] / variants.unit
+    loss = loss * blocks.columns / costed.tables.dim[blocks.table] * of_part / problem.block_copies
+    loss = np.where(problem.block_replicated, loss / problem.world, loss)
+    by_rows = np.tile(loss[None, :, None], (problem.kinds, 1, 1))
+    return replace(
+        problem,
+        pool_of_rank=np.vstack([problem.pool_of_rank, np.zeros((1, problem.world), dtype=np.int64)]),
+        pool_capacity=(*problem.pool_capacity, np.array([variants.capacity])),
+        base_bytes=np.append(problem.base_bytes, 0.0),
+        bytes_fixed=np.concatenate([problem.bytes_fixed, np.zeros_like(by_rows)], axis=2),
+        bytes_by_rows=np.concatenate([problem.bytes_by_rows, by_rows], axis=2),
+    )
 
 
 def at_lines(problem: Problem, model: CostModel, options: Options) -> Problem:
     """A problem of the same options and of the same model at other lines, which change what its exchanges cost."""
+    model = options.costed(model)
     costs = [model.exchange_costs(options.blocks, kind) for kind in range(model.kind_count)]
     stages = [model.stages.index(stage) for stage in model.protocol_stages]
     bent = np.isin(problem.stage_of_column, stages)
@@ -386,10 +295,16 @@ def at_lines(problem: Problem, model: CostModel, options: Options) -> Problem:
     )
 
 
+def _rows_of_tables(costed: CostModel, options: Options) -> Ints:
+    """[T] rows of each table; of several variants, those of the first."""
+    rows, variants = costed.tables.rows, options.choices.variants
+    return rows if variants is None else rows[variants.first]
+
+
 def _parts_of_rows(model: CostModel, options: Options) -> tuple[Floats, Floats]:
     """[B, 1] the share that all ranks of each block have of its table's rows, copies included, and the parts that these
     are cut into."""
-    table = options.table[options.block_option]
+    table = options.profile[options.block_option]
     taken = np.bincount(options.block_option, weights=options.block_count)[options.block_option]
     share = options.block_rows / model.tables.rows[table] * model.copies[table]
     return share[:, None], np.where(options.block_holders > 0, taken, 1.0)[:, None]
@@ -399,7 +314,7 @@ def _within_parts(model: CostModel, options: Options) -> Bools:
     """[K, B] whether a table has no more parts than the policy allows where all its blocks are on nodes of the kind."""
     blocks = np.bincount(options.block_option, weights=options.block_count, minlength=len(options.table))
     most = options.choices.max_shards[options.table[options.block_option]]
-    within, table = np.ones((model.kind_count, len(most)), dtype=bool), options.table[options.block_option]
+    within, table = np.ones((model.kind_count, len(most)), dtype=bool), options.profile[options.block_option]
     extents, copies = model.extent_of(table, options.block_sharding), model.copies[table]
     for extent, sites in enumerate(sites_on(model.node_of_rank, model.extents)):
         if sites.reach == "group":

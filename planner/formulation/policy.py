@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, WithJsonSchema, model_validator
 
@@ -35,45 +35,16 @@ from cost_models.workload.table_names import Globs
 from cost_models.workload.words import Dtype
 from planner.formulation.dense_choices import DenseChoices
 from planner.formulation.goal_words import Goals
+from planner.formulation.loss_tables import read_losses
+from planner.formulation.rank_words import parse_ranks, rank_ranges
 from planner.formulation.replica_choices import ReplicaChoices
 from planner.formulation.robust_aim import RobustAim, as_aim
+from planner.formulation.variant_words import VariantChoice
 from topologies.cluster import LATER, Topology
 from topologies.documents import Document, Record, read_yaml, validate, with_fields
 from topologies.errors import ConflictError, InputError, shown
 from topologies.shelf import what_is_missing
 from topologies.units import MOST_BYTES, Share, parse_fraction, parse_quantity
-
-MOST_RANKS = 1 << 20
-"""Ranks and nodes are numbered below this."""
-
-
-def _parse_ranks(value: object) -> tuple[int, ...]:
-    """`3`, `"0-7"`, `"0-3,8"` or a list of such, as ascending numbers without repetitions."""
-    items = value if isinstance(value, list | tuple) else [value]
-    ranks: set[int] = set()
-    for item in items:
-        for word in str(item).split(","):
-            ends = re.fullmatch(r"\s*(\d{1,9})\s*(?:-\s*(\d{1,9})\s*)?", word)
-            if ends is None or isinstance(item, bool | float):
-                raise ValueError(f"{shown(item)} is no number or range; write for example 3 or 0-7")
-            first, last = int(ends[1]), int(ends[2] or ends[1])
-            if last < first or last >= MOST_RANKS:
-                raise ValueError(f"{shown(item)} must run upwards and stay below {MOST_RANKS}")
-            ranks.update(range(first, last + 1))
-    if not ranks:
-        raise ValueError("must not be empty")
-    return tuple(sorted(ranks))
-
-
-def rank_ranges(ranks: Sequence[int]) -> str:
-    """Ascending numbers as people write them: `0-3,8`."""
-    runs: list[list[int]] = []
-    for rank in ranks:
-        if runs and rank == runs[-1][1] + 1:
-            runs[-1][1] = rank
-        else:
-            runs.append([rank, rank])
-    return ",".join(f"{first}-{last}" if last > first else f"{first}" for first, last in runs)
 
 
 def _parse_amount(value: object) -> Amount:
@@ -129,7 +100,7 @@ PrecisionCaches = Annotated[
 _RANKS_SCHEMA = {"type": ["integer", "string", "array"], "examples": ["0-7", [0, "4-5"]]}
 Ranks = Annotated[
     tuple[int, ...],
-    BeforeValidator(_parse_ranks),
+    BeforeValidator(parse_ranks),
     PlainSerializer(rank_ranges, return_type=str),
     WithJsonSchema(_RANKS_SCHEMA),
 ]
@@ -222,6 +193,9 @@ class Policy(Limits):
     """Groups of tables whose shards are all on one and the same rank, hence whole tables; or on one node."""
     separate: tuple[Annotated[Group, BeforeValidator(_as_group)], ...] = ()
     """Groups of tables of which no two have shards on the same rank; or on the same node."""
+    variants: Annotated[VariantChoice | None, LATER] = None
+    """Compressors and formats that tables may have, with what each costs in quality, and the budget for that: whichever
+    make the step shortest within it. Unset: tables are what the workload says."""
     replicas: Annotated[ReplicaChoices | None, LATER] = None
     """Copies of all tables, each over a group of the ranks, which limits then number within; unset: one world."""
     dense: Annotated[DenseChoices | None, LATER] = None
@@ -248,10 +222,23 @@ class Policy(Limits):
             ("replicas", "robust plans are those of one world", self.replicas is not None),
             ("dense", "robust plans are those of a replicated dense part", self.dense is not None),
             ("exchange", "robust plans are of one exchange, flat or sptt", self.exchange == "auto"),
+            ("variants", "robust plans are of the tables that the workload says", self.variants is not None),
         ):
             if self.robust is not None and is_there:
                 raise ConflictError(f"{words}; leave one of both out", "robust", name)
         return self
+
+    @model_validator(mode="after")
+    def _variants_of_one_world(self) -> Self:
+        if self.variants is not None and self.replicas is not None:
+            message = "which copies a table has is chosen for the tables that the workload says; leave one of both out"
+            raise ConflictError(message, "variants", "replicas")
+        return self
+
+    def expect_stated_tables(self, what: str) -> None:
+        """Raise InputError for a policy that asks `what`, which takes tables as the workload says, to choose others."""
+        if self.variants is not None:
+            raise InputError.at("policy", f"{what} of the tables that the workload says; leave it out", path="variants")
 
     def expect_no_moves(self) -> None:
         """Raise InputError for a goal that only plans that follow others have."""
@@ -338,6 +325,7 @@ RUNTIMES: dict[Runtime, RuntimeRules] = {
         1,
         precise_caches=PLACEMENT_TIERS,
         state_places=STATE_PLACES,
+        compressors=get_args(CompressorKind),
         exchanges=("flat", "sptt"),
     ),
 }
@@ -352,7 +340,9 @@ def policy_document(source: Policy | str | Path | None) -> Document:
     path = Path(source)
     if not (path.is_file() or path.is_fifo()):
         raise InputError.at(str(source), what_is_missing(str(source), "a policy", ()))
-    return read_yaml(path)
+    document = read_yaml(path)
+    read_losses(document)
+    return document
 
 
 def offered(policy: Policy, topology: Topology, cost_model: str) -> Policy:

@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -20,14 +20,15 @@ from cost_models.workload.formats import DTYPES
 from planner.document.certificates import Proof
 from planner.document.moves import Moves
 from planner.document.origin import Provenance
-from planner.document.plan import Objective, Plan, RankPlan, Remap, StageTime, TablePlan
-from planner.document.planned import placed_tables
+from planner.document.plan import Objective, Plan, QualityPaid, RankPlan, Remap, StageTime, TablePlan
+from planner.document.planned import held_model, placed_tables
 from planner.document.reasons import Remedy
 from planner.document.remaps import hot_row_count, hot_rows_of_shards
 from planner.document.shards import Shards, TierBytes
 from planner.document.smallest_shards import SmallestShards, explain_unplaced
 from planner.formulation.formulation import Formulation
 from planner.formulation.options import Options
+from planner.formulation.variants import Variants
 from planner.problem.arrays import Problem
 from planner.problem.load_state import load_state
 from planner.problem.numbers import Floats, Ints
@@ -87,6 +88,7 @@ def document(
     if best_step_s is not None and best_step_s < objective.step_s:
         given_up = {"best_step_s": best_step_s, "given_up_s": objective.step_s - best_step_s}
         objective = objective.model_copy(update=given_up)
+    model = held_model(model, tables)
     plan = Plan(
         status="optimal" if objective.gap <= OPTIMAL_GAP else "feasible",
         objective=objective,
@@ -96,6 +98,7 @@ def document(
         ranks=ranks,
         provenance=origin,
         proof=proof,
+        quality=_quality(formulation.options.choices.variants, tables),
     )
     return with_error_bars(plan, model)
 
@@ -147,13 +150,17 @@ def _tables(
 ) -> tuple[tuple[TablePlan, ...], Floats]:
     """The tables with their shards, and the bytes [W, M] on each rank with the dense part."""
     model, options, problem = formulation.model, formulation.options, formulation.problem
-    rank_bytes = np.tile(problem.base_bytes, (problem.world, 1))
-    workload = model.workload
-    option_of_table = placement.option_of_table(problem)
+    option_of_table, variants = placement.option_of_table(problem), options.choices.variants
+    workload, base_bytes, chosen = model.workload, model.base_bytes, None
+    if variants is not None:
+        chosen = options.profile[option_of_table].tolist()
+        workload = workload.with_compressors([variants.compressors[v] for v in chosen])
+        base_bytes = model.compressed_as(workload).base_bytes
+    rank_bytes = np.tile(base_bytes, (problem.world, 1))
     plans = []
     for table, items in enumerate(_items_of_tables(problem, placement, incumbent)):
         option = int(option_of_table[table])
-        matrix = _shard_matrix(problem, options, items)
+        matrix = _shard_matrix(problem, options, items)[:, : 5 + len(model.memories)]
         shards = Shards.from_matrix(np.round(matrix).astype(np.int64), model.memories)
         np.add.at(rank_bytes, shards.rank, matrix[:, 5:])
         sharding = SHARDINGS[options.block_sharding[items[0][0]]]
@@ -173,10 +180,18 @@ def _tables(
                 cache_fraction=fraction if tier in PARTLY_IN_HBM else None,
                 optimizer_state=STATE_PLACES[options.state[option]],
                 remap=remap,
+                variant=None if variants is None or chosen is None else variants.words[chosen[table]],
                 shards=shards,
             )
         )
     return tuple(plans), rank_bytes
+
+
+def _quality(variants: Variants | None, tables: Sequence[TablePlan]) -> QualityPaid | None:
+    """What the variants of a plan's tables lose; None where there are none to choose from."""
+    if variants is None:
+        return None
+    return QualityPaid(loss=variants.loss_of([table.variant for table in tables]), budget=variants.budget)
 
 
 def _items_of_tables(

@@ -101,6 +101,8 @@ class Pipeline:
 
         `has_time` is asked before each round whether there is time for one of so many seconds.
         """
+        if formulation.options.choices.variants is not None:
+            return formulation  # few sizes are tried of each variant
         return with_own_fractions(formulation, former, has_time)
 
     def solved(self, formulation: Formulation) -> Searched:

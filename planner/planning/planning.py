@@ -133,6 +133,7 @@ def _expect_scenarios(question: Question, *, follows: bool) -> None:
     """Raise InputError for a robust plan of what is not known in scenarios."""
     if follows:
         question.policy.expect_nominal("plans that follow another are")
+        question.policy.expect_stated_tables("plans that follow another are")
     if question.cost_model in COST_MODELS and COST_MODELS[question.cost_model].quantity != "step":
         question.policy.expect_nominal(f"the rating of {question.cost_model} is")
     if question.workload.towers is not None:

@@ -20,6 +20,7 @@ from cost_models.shards import (
 from cost_models.workload.dense_part import Dtype
 from cost_models.workload.formats import DTYPES
 from planner.formulation.formulation import Formulation
+from planner.formulation.variants import memory_names
 from planner.problem.sites import NOWHERE
 from planner.solvers.integer.variables import COUNT, EVERYWHERE, Labels
 
@@ -44,7 +45,7 @@ def labels_of(formulation: Formulation) -> Labels:
         names.append(f"{held}/{DTYPES[options.dtype[option]]}/{STATE_PLACES[options.state[option]]}/{kind}")
     tables = [table_label(number, table.name) for number, table in enumerate(model.workload.tables)]
     columns = [f"{model.stages[at.stage]}.{at.resource.kind}.{c}" for c, at in enumerate(model.columns)]
-    return Labels(tables, names, blocks, model.stages, columns, model.memories)
+    return Labels(tables, names, blocks, model.stages, columns, memory_names(model, len(problem.pool_capacity)))
 
 
 def table_label(number: int, name: str) -> str:

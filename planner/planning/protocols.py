@@ -146,7 +146,8 @@ def at_own_protocols(formulation: Formulation, placement: Placement, at: AtProto
     of those `at` all protocols, where these are given."""
     if len(formulation.model.all_protocols) == 1:
         return formulation
-    own = formulation.model.linearised_at(shards_of(formulation, placement)).protocols
+    costed = formulation.options.costed(formulation.model)
+    own = costed.linearised_at(shards_of(formulation, placement)).protocols
     return formulation.at_protocols(own) if at is None or own == formulation.model.protocols else at.formulation(own)
 
 

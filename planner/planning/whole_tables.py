@@ -49,7 +49,7 @@ def _same_blocks(few: Options, options: Options) -> Ints:
 
     def keys(of: Options) -> list[tuple[float, ...]]:
         option = of.block_option
-        columns = of.table[option], of.tier[option], of.cache_fraction[option], of.dtype[option], of.state[option]
+        columns = of.profile[option], of.tier[option], of.cache_fraction[option], of.dtype[option], of.state[option]
         return list(zip(*(column.tolist() for column in columns), strict=True))
 
     whole = np.flatnonzero(options.block_sharding == TABLE_WISE)

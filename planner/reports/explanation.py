@@ -216,6 +216,9 @@ def _render_memory(reasons: PlanReasons, console: "Console") -> None:
         console.print(
             f"{memory.tier.upper()} is scarce: 1 GiB more on each {where}{of} would lower the bound by at most {saved}."
         )
+    if reasons.seconds_per_loss:
+        saved = amount(reasons.seconds_per_loss, model)
+        console.print(f"The budget of losses binds: a unit more of it would lower the bound by at most {saved}.")
     if not reasons.memory and all(each.bound_s is not None for each in reasons.stages):
         console.print("No memory is scarce: more of it would not lower the bound.")
 
@@ -280,6 +283,7 @@ def _render_options(reasons: TableReasons, chosen: OptionReasons, console: "Cons
         name = f"{option.sharding} in {option.tier}" + (
             "" if option.cache_fraction is None else f" {option.cache_fraction:.0%}"
         )
+        name += "" if option.variant is None else f" as {option.variant}"
         words = "this plan" if option is chosen else why(option, chosen, reasons.model)
         table.add_row(name, str(option.blocks), amount(option.seconds, reasons.model), words)
     console.print(table)

@@ -226,7 +226,7 @@ def _digest(formulation: Formulation) -> str:
     """The digest of everything that gives the numbers of a placement their meaning."""
     options, problem = formulation.options, formulation.problem
     arrays = (
-        *(options.table, options.tier, options.cache_fraction, options.dtype),
+        *(options.table, options.profile, options.tier, options.cache_fraction, options.dtype),
         *(options.block_sharding, options.block_columns),
         *(options.block_option, options.block_count, options.state, problem.allowed, problem.block_units),
     )

@@ -23,7 +23,9 @@ from planner.document.smallest_shards import SmallestShards, explain_unplaced
 from planner.formulation.formulation import Formulation
 from planner.formulation.option_space import EVERY_CUT
 from planner.formulation.options import Options, build_problem, enumerate_options
-from planner.formulation.policy import Policy, rank_ranges
+from planner.formulation.policy import Policy
+from planner.formulation.rank_words import rank_ranges
+from planner.formulation.variants import memory_names
 from planner.problem.arrays import Problem
 from planner.problem.numbers import Ints
 from planner.verification.proof import faults_of, read_proof
@@ -53,6 +55,7 @@ def explain_shortage(formulation: Formulation, shortage: Shortage) -> Infeasibil
         )
         for m, tier in enumerate(model.memories)
     )
+    within = " within the budget of losses" if options.choices.variants is not None else ""
     concerned = every if shortage.ranks is None else np.flatnonzero(problem.tables_within(shortage.ranks))
     if len(shortage.unplaceable):
         shards = SmallestShards(formulation)
@@ -64,14 +67,14 @@ def explain_shortage(formulation: Formulation, shortage: Shortage) -> Infeasibil
         may_use = np.asarray(choices.tiers[concerned].any(axis=0)).tolist()
         allowed = [tier for tier, may in zip(PLACEMENT_TIERS, may_use, strict=True) if may]
         held_in = {"hbm", *(HOME_OF_TIER[tier] for tier in allowed)}
-        room = sum(size for tier, size in zip(model.memories, capacity, strict=True) if tier in held_in)
+        room = sum(size for tier, size in zip(model.memories, capacity, strict=False) if tier in held_in)
         what = "the tables"
         if shortage.ranks is not None:
             count = f"{len(concerned)} table{'s' * (len(concerned) > 1)}"
             what = f"the {count} that the policy keeps on ranks {rank_ranges(np.flatnonzero(ranks).tolist())}"
         if sizes[concerned].sum() <= room:
             what += " with what they bring (caches, ids and outputs in flight)"
-        summary = f"{what} need more memory than the tiers that may hold them have"
+        summary = f"{what} need more memory{within} than the tiers that may hold them have"
         reasons = ["among the largest"] * _BLAMED
         if shortage.ranks is not None:
             reasons = [choices.words(table) for table in blamed[:_BLAMED].tolist()]
@@ -212,8 +215,9 @@ def _recomputed(reason: Infeasibility, formulation: Formulation) -> Infeasibilit
     if len(unplaceable):
         shortage = Shortage(unplaceable, np.zeros_like(multipliers.byte), growth_for(problem, unplaceable))
     else:
-        stated = {tier.tier: tier.short_bytes for tier in reason.tiers}
-        short = [np.nan if (size := stated.get(tier)) is None else float(size) for tier in model.memories]
+        stated: dict[str, int | None] = {tier.tier: tier.short_bytes for tier in reason.tiers}
+        memories = memory_names(model, len(problem.pool_capacity))
+        short = [np.nan if (size := stated.get(tier)) is None else float(size) for tier in memories]
         shortage = Shortage(unplaceable, multipliers.byte, np.array(short), blamed_ranks(problem, multipliers.byte))
     recomputed = explain_shortage(formulation, shortage)
     return recomputed.model_copy(update={"remedies": reason.remedies})

@@ -36,6 +36,7 @@ from planner.document.certificates import (
     ResourceWeight,
     TableWeight,
 )
+from planner.formulation.variants import memory_names
 from planner.problem.arrays import Problem
 from planner.problem.integrality import integrality_floors
 from planner.problem.numbers import Bools, Floats
@@ -153,9 +154,10 @@ def faults_of(proof: Proof, model: CostModel, problem: Problem) -> Iterator[str]
         if total > 1 + ROUNDING:
             yield f"weights of stage {stage} sum to {total!r}, above 1"
     seen: set[object] = set()
+    memories = memory_names(model, len(problem.pool_capacity))
     for multiplier in proof.memory_multipliers:
         place = (multiplier.group, multiplier.ranks)
-        is_there = place in places and multiplier.tier in model.memories and (multiplier.tier, place) not in seen
+        is_there = place in places and multiplier.tier in memories and (multiplier.tier, place) not in seen
         if multiplier.seconds_per_byte < 0 or not is_there:
             fault = "negative, a second one, or of a place that does not exist"
             yield f"memory multiplier of {multiplier.tier} on {multiplier.group}: {fault}"
@@ -302,10 +304,11 @@ def _multipliers(proof: Proof, model: CostModel, problem: Problem) -> Multiplier
         c = index[entry.stage, entry.resource]
         for d in range(problem.kinds) if entry.group is None else [places.index((entry.group, entry.ranks))]:
             weight[d, c] += entry.share / instances[d, c] if instances[d, c] else 0.0
-    byte = np.zeros((len(places), len(model.memories)))
+    byte = np.zeros((len(places), len(problem.pool_capacity)))
+    memories = memory_names(model, len(problem.pool_capacity))
     for multiplier in proof.memory_multipliers:
         place = places.index((multiplier.group, multiplier.ranks))
-        byte[place, model.memories.index(multiplier.tier)] = multiplier.seconds_per_byte
+        byte[place, memories.index(multiplier.tier)] = multiplier.seconds_per_byte
     of_table: dict[tuple[int, int], float] = {}
     number = {table.name: t for t, table in enumerate(model.workload.tables)}
     for lone in proof.table_weights:

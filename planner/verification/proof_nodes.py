@@ -7,6 +7,7 @@ from planner.certificates.branch_trees import BranchNode, BranchTree
 from planner.certificates.node_weights import NodeMultipliers
 from planner.certificates.parts import PartDecision
 from planner.document.certificates import BranchedTable, NodeDecision, ProofNode, ProofTree
+from planner.formulation.variants import memory_names
 from planner.problem.arrays import Problem
 from planner.problem.numbers import Floats
 
@@ -20,6 +21,7 @@ def written_tree(model: CostModel, tree: BranchTree) -> ProofTree:
         if node.divides is not None:
             branches_on = BranchedTable(table=names[node.divides[0]], part=node.divides[1])
         if node.multipliers is not None:
+            names_of = memory_names(model, len(node.multipliers.byte))
             weights = tuple(
                 (model.stages[column.stage], str(column.resource), rank, value)
                 for column, row in zip(model.columns, node.multipliers.weight, strict=True)
@@ -27,7 +29,7 @@ def written_tree(model: CostModel, tree: BranchTree) -> ProofTree:
             )
             memory_multipliers = tuple(
                 (tier, rank, value)
-                for tier, row in zip(model.memories, node.multipliers.byte, strict=True)
+                for tier, row in zip(names_of, node.multipliers.byte, strict=True)
                 for rank, value in _runs(row)
             )
         nodes.append(
@@ -46,7 +48,7 @@ def read_tree(proof: ProofTree, model: CostModel, problem: Problem) -> BranchTre
     """The tree of a document. Raises ValueError for what does not exist in the plan's inputs."""
     tables = {table.name: number for number, table in enumerate(model.workload.tables)}
     column_of = {(model.stages[column.stage], str(column.resource)): c for c, column in enumerate(model.columns)}
-    tier_of = {tier: m for m, tier in enumerate(model.memories)}
+    tier_of = {tier: m for m, tier in enumerate(memory_names(model, len(problem.pool_capacity)))}
     world, blocks = problem.world, len(problem.block_option)
     nodes = []
     for number, entry in enumerate(proof.nodes):

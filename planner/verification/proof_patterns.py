@@ -8,6 +8,7 @@ from cost_models.model import CostModel
 from planner.certificates.pattern_proofs import pattern_faults
 from planner.certificates.pattern_trees import Division, PatternPrices, PatternTree
 from planner.document.certificates import DividedCase, MemoryMultiplier, ProofPatterns, RefutedCase
+from planner.formulation.variants import memory_names
 from planner.problem.arrays import Problem
 from planner.problem.numbers import Floats
 from planner.verification.proof_places import memory_multipliers, places_of
@@ -61,12 +62,12 @@ def _read(proof: ProofPatterns, model: CostModel, problem: Problem) -> PatternTr
 
 def _bytes(multipliers: tuple[MemoryMultiplier, ...], model: CostModel, problem: Problem, number: int) -> Floats:
     """[D, M]"""
-    places = places_of(model, problem)
-    byte = np.zeros((len(places), len(model.memories)))
+    places, memories = places_of(model, problem), memory_names(model, len(problem.pool_capacity))
+    byte = np.zeros((len(places), len(problem.pool_capacity)))
     for entry in multipliers:
-        if (entry.group, entry.ranks) not in places or entry.tier not in model.memories:
+        if (entry.group, entry.ranks) not in places or entry.tier not in memories:
             raise ValueError(f"case {number} has a memory multiplier of {entry.tier} on {entry.group}: does not exist")
-        at = places.index((entry.group, entry.ranks)), model.memories.index(entry.tier)
+        at = places.index((entry.group, entry.ranks)), memories.index(entry.tier)
         if byte[at]:
             raise ValueError(f"case {number} has a second memory multiplier of {entry.tier} on {entry.group}")
         byte[at] = entry.seconds_per_byte

@@ -4,6 +4,7 @@ import numpy as np
 
 from cost_models.model import CostModel
 from planner.document.certificates import MemoryMultiplier
+from planner.formulation.variants import memory_names
 from planner.problem.arrays import Problem
 from planner.problem.numbers import Floats
 
@@ -12,7 +13,7 @@ def memory_multipliers(model: CostModel, problem: Problem, byte: Floats) -> tupl
     """The multipliers [D, M] that are not 0, in the document's words."""
     return tuple(
         MemoryMultiplier(tier=tier, group=group, seconds_per_byte=float(byte[d, m]), ranks=ranks)
-        for m, tier in enumerate(model.memories)
+        for m, tier in enumerate(memory_names(model, len(problem.pool_capacity)))
         for d, (group, ranks) in enumerate(places_of(model, problem))
         if byte[d, m] > 0
     )

@@ -8,7 +8,7 @@ from cost_models.simulator.conditions import Conditions
 from cost_models.simulator.engine import Observer
 from cost_models.simulator.simulation import Simulation, simulate
 from planner.document.plan import Plan, Simulated
-from planner.document.planned import placed_shards, planned_inputs, planned_replicas, planned_topology
+from planner.document.planned import held_workload, placed_shards, planned_replicas, planned_topology
 from topologies.sentences import counted
 from topologies.units import format_bytes
 
@@ -38,10 +38,9 @@ def simulate_plan(
     """Simulate steps of a plan. Raises ValueError if the plan places nothing, or for conditions that cannot be."""
     if plan.objective is None:
         raise ValueError("the plan places nothing")
-    topology, workload = planned_inputs(plan)
     return simulate(
-        topology,
-        workload,
+        planned_topology(plan),
+        held_workload(plan),
         placed_shards(plan),
         replicas=planned_replicas(plan),
         steps=steps,
@@ -87,7 +86,7 @@ def simulate_conditions(
     It takes `default_steps` where steps differ and no number is given. `progress` hears what is being done. Raises
     ValueError for conditions that cannot be, and for more steps than this machine has memory for.
     """
-    _, workload = planned_inputs(plan)
+    workload = held_workload(plan)
     varies = any(table.pooling_std for table in workload.tables)
     conditions = replace(conditions, pooling=conditions.pooling and varies)
     differ = conditions.pooling or conditions.jitter > 0

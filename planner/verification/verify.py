@@ -55,6 +55,7 @@ from planner.verification.groups import faults_of_replicas
 from planner.verification.infeasibility import faults_of_reason
 from planner.verification.protocol_proofs import faults_of_proofs, proven_s
 from planner.verification.robustness import faults_of_robustness
+from planner.verification.variants import faults_of_variants, held_choices
 from topologies.cluster import Topology, fingerprint
 from topologies.errors import InputError
 
@@ -88,6 +89,8 @@ def verify(plan: Plan, former: Plan | None = None, folder: str | Path | None = N
     except InputError as error:
         return [*faults, *(f"policy: {fault.path}: {fault.message}" for fault in error.faults)]
     faults += faults_of_cuts(plan.provenance, model, choices)
+    if unknown := list(faults_of_variants(plan, choices)):
+        return [*faults, *unknown]
     if plan.objective is None:
         options = planned_options(plan.provenance, model, choices)
         faults += faults_of_reason(plan, model, options)
@@ -128,11 +131,13 @@ def verify_limits(plan: Plan, model: CostModel) -> list[str]:
 
     For a plan whose tables are covered and whose figures the `model` computed a moment ago; `verify` checks these, too.
     """
-    broken = list(_policy(plan, model, allowed_choices(model, plan.provenance.policy)))
+    choices = allowed_choices(model, plan.provenance.policy)
+    broken = list(faults_of_variants(plan, choices)) or list(_policy(plan, model, choices))
     return broken or list(capacity_faults(plan, model, model.evaluate(placed_shards(plan))))
 
 
 def _policy(plan: Plan, model: CostModel, choices: AllowedChoices) -> Iterator[str]:
+    choices = held_choices(plan, choices)
     yield from violations(choices, [_held(*each) for each in zip(plan.tables, model.copies.tolist(), strict=True)])
 
 
@@ -154,6 +159,7 @@ def _options(plan: Plan, model: CostModel, choices: AllowedChoices) -> Iterator[
 
 def outside_options(plan: Plan, model: CostModel, choices: AllowedChoices) -> dict[str, str]:
     """The names of tables that are held in a way that is no option, each with the reason in words."""
+    choices = held_choices(plan, choices)
     space = Space(model, choices, plan.provenance.cuts)
     fractions = fixed_fractions(tried_fractions(plan.provenance, model), choices)
     outside = {}

@@ -186,7 +186,7 @@ def test_wrong_columns_are_said_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (HEADER, "t.csv:1:1: has no tables below its header"),
+        (HEADER, "t.csv:1:1: has no rows below its header"),
         ("", "t.csv: is empty; its first line names the columns name, rows, dim, pooling_factor, …"),
         ("name;rows\na;1\n", "t.csv:1:1: the fields are separated by ';'; separate them by ','"),
         ("name\trows\na\t1\n", "t.csv:1:1: the fields are separated by '\\t'; separate them by ','"),
