@@ -42,7 +42,8 @@ from cost_models.replicas import Replicas
 from cost_models.shards import MEMORY_HBM, Blocks, Floats
 from cost_models.stages import VectorExchange
 from cost_models.step import StepModel
-from cost_models.workload.models import Embedding, Workload
+from cost_models.workload.embedding import Embedding
+from cost_models.workload.models import Workload
 from cost_models.workload.table_profile import TableProfile
 from topologies.cluster import Topology
 from topologies.loading import load_topology

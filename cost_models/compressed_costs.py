@@ -12,7 +12,6 @@ their rows and columns say: so what a placement takes stays a sum over its table
 import copy
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import islice
 from typing import Self
 
@@ -134,7 +133,7 @@ class CompressedCosts(MixedCosts):
         """The same base costs with the tables of this workload; every rank has room for the largest projection among
         those that stand in the place of one."""
         other = copy.copy(self)
-        for known in ("copies", "own_blocks", "sent_tables"):
+        for known in ("copies", "own_blocks"):
             other.__dict__.pop(known, None)
         other.workload = workload
         other._compress(workload, np.arange(len(workload.tables)) if of_table is None else of_table)
@@ -143,19 +142,14 @@ class CompressedCosts(MixedCosts):
     def _compress(self, workload: Workload, of_table: Ints) -> None:
         """Cost the tables of a workload with its compressors, beside the base costs that are known."""
         self.tables, self.compressions = Tables.of(workload, self.topology.world_size), Compressions.of(workload)
+        vectors = self.tables.outputs_per_sample * self.compressions.vectors_sent
+        self.sent_tables = replace(self.tables, outputs_per_sample=vectors)
         self.remainders = Remainders.of(workload, self.topology.world_size)
         largest = np.zeros(int(of_table[-1]) + 1)
         np.maximum.at(largest, of_table, self.compressions.projections)
         self.projection_bytes = parameter_element_bytes(workload) * float(largest.sum())
         held = np.where(np.arange(len(self.memories)) == MEMORY_HBM, self.projection_bytes, 0.0)
         self.base_bytes = self._base_bytes + held
-
-    @cached_property
-    def sent_tables(self) -> Tables:
-        """The tables with the vectors that they exchange: those of halves are two."""
-        if self.compressions is None:
-            return self.tables
-        return replace(self.tables, outputs_per_sample=self.tables.outputs_per_sample * self.compressions.vectors_sent)
 
     def parts_of(self, blocks: Blocks) -> Iterator[tuple[Tables, Ints, Blocks]]:
         """The tables that blocks are looked up in: their own, and remainders beside some of them; of each, positions

@@ -191,8 +191,7 @@ class CostModel(ABC):
         return type(self)(topology, workload, exchange=self.exchange)
 
     def compressed_as(self, workload: Workload, of_table: Ints | None = None) -> "CostModel":  # noqa: ARG002
-        """The same base costs with the tables of this workload: each compressed otherwise, or with `of_table` [V],
-        ascending, several in the place of each, of which it has one."""
+        """The same base costs of tables compressed otherwise; with `of_table` [V], ascending, of several of each."""
         raise ValueError(f"the cost model {self.name} takes tables as they are stated")
 
     def is_option(self, sharding: int, tier: int, splits: int) -> NDArray[np.bool_]:  # noqa: ARG002

@@ -84,7 +84,7 @@ class StepCosts(CostModel):
                 replication = self._take_group(ReplicatedCluster(topology, replicas.alike(replicas.factor)))
             topology, workload = self.topology, self.workload
         self._replication = replication
-        self.tables = Tables.of(workload.uncompressed, topology.world_size)  # what base costs are of
+        self.tables = self.sent_tables = Tables.of(workload.uncompressed, topology.world_size)  # as base costs are
         self.kinds: tuple[RankKind, ...] = rank_kinds(topology, workload)
         self.coefficients = StepCoefficients.of(topology, workload)
         self.peak = Peak(
@@ -133,11 +133,6 @@ class StepCosts(CostModel):
         beside = sum(self.peak.rank_bytes.values())
         self.base_bytes: Floats = np.where(np.arange(len(self.memories)) == MEMORY_HBM, beside, 0.0)
         self.pool_bytes = _pool_bytes(self, [kind.memory_bytes for kind in self.kinds])
-
-    @property
-    def sent_tables(self) -> Tables:
-        """The tables with the vectors that they exchange."""
-        return self.tables
 
     def _take_group(self, cluster: ReplicatedCluster) -> Replication:
         """Become the costs of one group of ranks, whose sums go beyond it."""

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from cost_models.workload.models import Embedding, Workload
+from cost_models.workload.embedding import Embedding
+from cost_models.workload.models import Workload
 from cost_models.workload.table_profile import TableProfile
 from topologies.cluster import Topology
 

@@ -6,14 +6,14 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from cost_models.workload import compressors
 from cost_models.workload.compressors import NO_COMPRESSOR, Compressor
 from cost_models.workload.dense_part import Dense, Dtype
+from cost_models.workload.embedding import Embedding
 from cost_models.workload.formats import FORMATS
 from cost_models.workload.layer_graph import SizedLayer, sized_layers
 from cost_models.workload.layer_kinds import Shape
 from cost_models.workload.layers import expect_heads, named, within
-from cost_models.workload.mixed_dimensions import MixedDimensions, mixed_dimensions
+from cost_models.workload.mixed_dimensions import mixed_dimensions
 from cost_models.workload.optimizers import Optimizer, Shampoo
 from cost_models.workload.table_profile import Name, TableProfile, Whole
 from cost_models.workload.tower_partition import Tower, partition
@@ -28,29 +28,6 @@ Software = Literal["torchrec", "hugectr", "distributed-embeddings"]
 SoftwareMode = Literal["eager", "compiled", "graph"]
 MODES: dict[str, tuple[SoftwareMode, ...]] = {"torchrec": ("eager", "compiled", "graph"), "hugectr": ("graph",)}
 """The modes of each software profile of which something is known."""
-
-
-class Embedding(Record):
-    """What holds for every table that does not say otherwise."""
-
-    dtype: Dtype = "fp32"
-    optimizer: Optimizer = "rowwise_adagrad"
-    compressor: Annotated[compressors.Word | None, LATER] = None
-    """Of tables with more rows than `compress_above`."""
-    mixed_dimensions: Annotated[MixedDimensions | None, LATER] = None
-    """The rule that gives these tables their vectors' length, instead of a compressor."""
-    compress_above: Annotated[int, Field(ge=0, exclude_if=lambda rows: rows == 0), Whole] = 0
-    """Rows up to which a table stays as it is."""
-
-    @model_validator(mode="after")
-    def _one_compressor(self) -> Self:
-        if self.compressor is not None and self.mixed_dimensions is not None:
-            message = "is one way to make tables smaller, and compressor another; give one, or name tables one by one"
-            raise ConflictError(message, "mixed_dimensions", "compressor")
-        if self.compress_above and self.compressor is None and self.mixed_dimensions is None:
-            message = "goes with compressor or mixed_dimensions, which are missing; give one"
-            raise ConflictError(message, "compress_above", "compressor")
-        return self
 
 
 class Communication(Record):

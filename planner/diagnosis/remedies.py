@@ -148,5 +148,6 @@ class _ChangedProblems:
             planning_model(self._model.name, inputs.topology, inputs.workload, inputs.policy, self._model.exchange)
         )
         if inputs.same_blocks:
-            return within_capacity(replace(self._uncapped, pool_capacity=model.memory_capacity))
+            budget = self._uncapped.pool_capacity[len(model.memories) :]  # of losses, where there is one
+            return within_capacity(replace(self._uncapped, pool_capacity=(*model.memory_capacity, *budget)))
         return within_capacity(uncapped_problem(model, enumerate_options(model, inputs.policy)))

@@ -104,7 +104,7 @@ class Migration:
         old_table = np.full(len(self.model.workload.tables), -1, dtype=np.int64)
         for i, table in enumerate(self.model.workload.tables):
             old = number.get(table.name, -1)
-            if old >= 0 and _width(self.old.tables[old]) == table.dim:
+            if old >= 0 and _width(self.old.tables[old]) == self.model.workload.stored_dim(table):
                 old_table[i] = old
         return old_table
 

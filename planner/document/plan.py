@@ -224,12 +224,8 @@ class Plan(Record):
         parts.append(f'"stages":{_lines(map(_dump, self.stages))}')
         parts.append(f'"tables":{_lines(map(_table_json, self.tables))}')
         parts.append(f'"ranks":{_lines(map(_dump, self.ranks))}')
-        if self.replicas is not None:
-            parts.append(f'"replicas":{_dump(self.replicas)}')
-        if self.dense is not None:
-            parts.append(f'"dense":{_dump(self.dense)}')
-        if self.robust is not None:
-            parts.append(f'"robust":{_dump(self.robust)}')
+        optional = {"quality": self.quality, "replicas": self.replicas, "dense": self.dense, "robust": self.robust}
+        parts += [f'"{name}":{_dump(record)}' for name, record in optional.items() if record is not None]
         if self.goals:
             parts.append(f'"goals":{_lines(map(_dump, self.goals))}')
         parts.append(f'"provenance":{_dump(self.provenance)}')

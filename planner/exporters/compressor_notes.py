@@ -13,7 +13,7 @@ def compressor_notes(plan: Plan) -> tuple[str, ...]:
             notes.append(f"{table.name} ({compressor}): give it ids hashed into {rows:,} rows, for example id % {rows}")
         elif compressor.kind == "dim":
             numbers = compressor.number
-            padded = "" if columns == numbers else f", the first {numbers} of its {columns} columns"
+            padded = "" if columns == numbers else f", the first {numbers} of its {columns} columns,"
             module = f"Linear({numbers}, {table.dim}, bias=False)"
             notes.append(f"{table.name} ({compressor}): its vectors{padded} go through a {module} of the dense part")
     return tuple(notes)

@@ -105,6 +105,15 @@ def _render_formats(plan: Plan, model: CostModel, placed: PlacedShards, console:
         formats = Counter(table.dtype for table in plan.tables).most_common()
         stored = ", ".join(f"{dtype}: {counted(count, 'table')}" for dtype, count in formats)
         console.print(f"Stored as {stored}.")
+    if plan.quality is not None:
+        variants = Counter(str(table.variant) for table in plan.tables).most_common()
+        became = ", ".join(f"{word}: {counted(count, 'table')}" for word, count in variants)
+        quality = plan.quality
+        console.print(f"Variants: {became}. They lose {quality.loss:.6g} of a budget of {quality.budget:.6g}.")
+    elif workload.is_compressed:
+        smaller = [str(each) for each in workload.compressors if each.kind != "none"]
+        became = ", ".join(f"{word}: {counted(count, 'table')}" for word, count in Counter(smaller).most_common())
+        console.print(f"Compressed as {became}; {workload.embedding_parameters:,} parameters of embeddings.")
     apart = Counter(table.optimizer_state for table in plan.tables if table.optimizer_state != "with_table")
     for place, count in apart.most_common():
         console.print(f"Optimizer state of {counted(count, 'table')} is in {place}, apart from the rows.")
