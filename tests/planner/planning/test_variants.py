@@ -58,7 +58,7 @@ def test_the_choice_is_the_best_of_all_on_two_hundred_instances() -> None:
 def test_a_budget_makes_a_plan_fit() -> None:
     """Tables that do not fit as they are do with variants, and the least budget that suffices is all that is lost."""
     losses = [("t*", "hash:4", 0.5), ("t0", "qr:8", 0.2)]
-    without = planner.plan(CLUSTER, _tables(4), policy=_policy(losses, 0.1), effort=1)
+    without = planner.plan(CLUSTER, _tables(4), policy=_policy(losses, 0.01), effort=1)
     assert without.status == "infeasible"
     assert without.infeasibility is not None
     assert "within the budget of losses" in without.infeasibility.summary
