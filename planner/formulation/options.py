@@ -31,6 +31,9 @@ MOST_BLOCKS = ((EVERY_CUT, 4_000), (EVERY_CUT_IN_HBM, 40_000))
 CACHE_FRACTIONS: dict[PlacementTier, tuple[float, ...]] = {name: tier.cache_fractions for name, tier in TIERS.items()}
 """Cache sizes, in shares of a table's rows, that are tried, where a table has none of its own."""
 
+FINE_FRACTIONS = (0.001, 0.003, 0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.55, 0.8)
+"""Those of every table alike where variants are chosen."""
+
 CacheFractions = Mapping[PlacementTier, Floats]
 """The shares [T, n] of each table's rows that are tried, by tier; NaN where a table has fewer than n."""
 
@@ -108,6 +111,13 @@ def coarse_fractions(model: CostModel) -> dict[PlacementTier, Floats]:
     return {tier: np.tile(np.array(of_tier), (tables, 1)) for tier, of_tier in shares.items()}
 
 
+def fine_fractions(model: CostModel) -> dict[PlacementTier, Floats]:
+    """The same where variants are chosen, of which no table has shares of its own."""
+    shares = coarse_fractions(model)
+    tables = len(model.tables.rows)
+    return shares | {tier: np.tile(np.array(FINE_FRACTIONS), (tables, 1)) for tier in SIZED_BY_PLAN}
+
+
 def fixed_fractions(fractions: CacheFractions, choices: AllowedChoices) -> CacheFractions:
     """The shares that are left where the policy fixes those of some tables; of caches of full precision, those that it
     names."""
@@ -138,8 +148,10 @@ def enumerate_options(
     """
     choices = policy if isinstance(policy, AllowedChoices) else allowed_choices(model, policy)
     if (variants := choices.variants) is not None:
-        found = enumerate_options(variants.costed(model), choices.of_variants(), fractions, cuts)
-        return replace(found, table=variants.table[found.table], variant=found.table, choices=choices)
+        costed = variants.costed(model)
+        found = enumerate_options(costed, choices.of_variants(), fine_fractions(costed), cuts)
+        table = variants.table[found.table]
+        return replace(found, table=table, variant=found.table, choices=choices, fractions=None)
     if cuts is not None:
         return _enumerated(Space(model, choices, cuts), fractions)
     for cuts, most_blocks in MOST_BLOCKS:

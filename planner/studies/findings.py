@@ -7,7 +7,7 @@ from planner.studies.group_findings import group_findings
 from planner.studies.results import FIGURES, SAVES_PREFIX, SAVES_SUFFIX, Axis, Row, StudyResults
 from planner.studies.scales import value_text
 from planner.studies.study import LARGER_IS_BETTER, Study
-from topologies.units import format_seconds
+from topologies.units import format_bytes, format_seconds
 
 LIMITS = {
     "hbm": "HBM and lookup kernels",
@@ -160,7 +160,11 @@ def _scenarios(results: StudyResults) -> Iterator[str]:
 def _frontier(results: StudyResults) -> Iterator[str]:
     cost, worth = results.pareto
     front = sorted((row for row in results.rows if row["on_pareto"]), key=lambda row: row[cost])
-    if len(front) > 1:
+    if len(front) > 1 and cost == "loss":
+        took = [(format_seconds(row["step_s"]), format_bytes(row["hbm_used_bytes"]), row) for row in front]
+        ends = [f"{step} and {size} of HBM at a loss of {row[cost]:.6g}" for step, size, row in (took[0], took[-1])]
+        yield f"{len(front)} points are on the frontier of loss, memory and step, from {ends[0]} to {ends[1]}."
+    elif len(front) > 1:
         ends = [
             f"{value_text(row[worth], FIGURES[worth])} for {_paid(row[cost], cost)}" for row in (front[0], front[-1])
         ]

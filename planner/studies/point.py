@@ -19,7 +19,7 @@ from cost_models.workload.models import Workload
 from planner._version import VERSION
 from planner.diagnosis.sensitivity import GROWTH, RESOURCES, gains
 from planner.document.plan import Plan
-from planner.document.planned import placed_shards
+from planner.document.planned import held_model, placed_shards
 from planner.formulation.formulation import Formulation
 from planner.formulation.policy import Policy, offered
 from planner.formulation.question import Question
@@ -254,6 +254,9 @@ def _record(job: Job, model: CostModel, plan: Plan) -> Record:
             "simulated_step_s": plan.simulated.step_s,
             "simulated_samples_per_s": plan.simulated.samples_per_s,
         }
+    if plan.quality is not None:
+        record["loss"] = plan.quality.loss
+    model = held_model(model, plan.tables)
     used: dict[str, int] = {tier: sum(rank.bytes[tier] for rank in plan.ranks) for tier in model.memories}
     placed = placed_shards(plan)
     return {

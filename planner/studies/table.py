@@ -20,6 +20,10 @@ from topologies.errors import Fault, InputError
 MATCHING = 1e-9
 """Relative difference up to which a measured row's value of an axis is that of a point."""
 BYTES = ("used", "capacity")
+LOSS = "loss"
+"""What the variants of a point's plan lose, where its policy names any."""
+LOSS_FRONTIER = (LOSS, "hbm_used_bytes", "step_s")
+"""What such points are compared by; less of each is better."""
 Row = dict[str, object]
 
 
@@ -36,6 +40,9 @@ def results(grid: Grid, done: Iterable[Done]) -> StudyResults:
             frame[axis.column] = [None if cell is None else str(cell) for cell in frame[axis.column]]
     pareto = ("usd_per_hour" if frame["usd_per_hour"].notna().any() else "ranks", "samples_per_s")
     frame["on_pareto"] = on_frontier(frame, *pareto)
+    if LOSS in frame:
+        pareto = (LOSS, "samples_per_s")
+        frame["on_pareto"] = unbeaten(frame, LOSS_FRONTIER)
     table = StudyResults(study.name, study.description, grid.axes, study.objective, (), pareto, frame)
     inputs = [completed.inputs for completed in ordered if completed.inputs is not None]
     warned = dict.fromkeys(words for each in inputs for words in software_warnings(each.workload, each.policy))
@@ -58,6 +65,7 @@ def _columns(grid: Grid, done: Sequence[Done]) -> list[str]:
         *head,
         *("status", "reason", "meets"),
         *FIGURES,
+        *([LOSS] if any(LOSS in record for record in records) else []),
         *(["exchange"] if _is_open(done) else []),
         "limit",
         *(f"{STAGE_PREFIX}{name}{SECONDS_SUFFIX}" for name in names("stages")),
@@ -76,7 +84,7 @@ def _row(completed: Done, study: Study, measured: Mapping[int, float]) -> Row:
     row: Row = {"point": point.number, "reason": "", **point.cells}
     if point.scenario is not None:
         row["scenario"] = point.scenario.name
-    row |= {name: record[name] for name in ("status", "reason", "exchange", "limit", *FIGURES) if name in record}
+    row |= {name: record[name] for name in ("status", "reason", LOSS, "exchange", "limit", *FIGURES) if name in record}
     for name, seconds in record.get("stages", {}).items():
         row[f"{STAGE_PREFIX}{name}{SECONDS_SUFFIX}"] = seconds
     for what in BYTES:
@@ -120,6 +128,19 @@ def on_frontier(frame: pd.DataFrame, cost: str, worth: str) -> np.ndarray:
         if worths[i] > best:
             is_on_frontier[i], best = True, worths[i]
     return is_on_frontier
+
+
+def unbeaten(frame: pd.DataFrame, columns: Sequence[str]) -> np.ndarray:
+    """[n] points that keep the constraints and than which no other such point has less of one column and no more of
+    any other; of equals, the first."""
+    counts = frame["meets"].to_numpy(dtype=bool) & frame[list(columns)].notna().all(axis=1).to_numpy()
+    values = frame[list(columns)].to_numpy(dtype=float)
+    kept = np.zeros(len(frame), dtype=bool)
+    for i in np.flatnonzero(counts).tolist():
+        as_good = counts & (values <= values[i]).all(axis=1)
+        better = as_good & (values < values[i]).any(axis=1)
+        kept[i] = not better.any() and not as_good[:i].any()
+    return kept
 
 
 def measured_steps(grid: Grid) -> dict[int, float]:

@@ -34,7 +34,7 @@ from planner.formulation.allowed_choices import AllowedChoices, HeldTable, viola
 from planner.formulation.choice_rules import allowed_choices
 from planner.formulation.formulation import Formulation
 from planner.formulation.option_space import Space
-from planner.formulation.options import fixed_fractions
+from planner.formulation.options import fine_fractions, fixed_fractions
 from planner.formulation.software import input_warnings
 from planner.verification.dense import faults_of_dense
 from planner.verification.error_bars import faults_of_error_bars
@@ -159,9 +159,10 @@ def _options(plan: Plan, model: CostModel, choices: AllowedChoices) -> Iterator[
 
 def outside_options(plan: Plan, model: CostModel, choices: AllowedChoices) -> dict[str, str]:
     """The names of tables that are held in a way that is no option, each with the reason in words."""
+    tried = tried_fractions(plan.provenance, model) if choices.variants is None else fine_fractions(model)
     choices = held_choices(plan, choices)
     space = Space(model, choices, plan.provenance.cuts)
-    fractions = fixed_fractions(tried_fractions(plan.provenance, model), choices)
+    fractions = fixed_fractions(tried, choices)
     outside = {}
     for number, table in enumerate(plan.tables):
         tier, sharding = PLACEMENT_TIERS.index(table.tier), SHARDINGS.index(table.sharding)

@@ -281,7 +281,8 @@ def pareto(points: Points) -> Chart | LeftOut | None:
         yaxis=axis(escaped(points.scale(second).titled(TITLES.get(second, second)))),
     )
     ways = [f"{_better(column)} {TITLES.get(column, column)}" for column in (first, second)]
-    note = f"Better is {ways[0]} and {ways[1]}; no plan beats one of the frontier in both."
+    rivals = "in both" if first != "loss" else "in loss, HBM and step"
+    note = f"Better is {ways[0]} and {ways[1]}; no plan beats one of the frontier {rivals}."
     if len(points.ranked()) > MOST_MARKS:
         note += f" Of the other plans the best {MOST_MARKS:,} by {points.objective_words}."
     return Chart("pareto", title, (View(title, data, drawn),), note)
