@@ -142,6 +142,9 @@ class Base:
         if is_open_dense or sharding_of(model.workload).is_sharded:
             raise InputError.at("plan", "may shard the dense part; candidates are costed with --dense replicate")
         policy.expect_nominal("candidates are costed by steps that are")
+        policy.expect_stated_tables("candidates are costed")
+        if model.workload.is_compressed:
+            raise InputError.at("plan", "has compressed tables; candidates are costed of tables with all their rows")
         if model.kind_count > 1:
             raise InputError.at("plan", "is for nodes of several kinds; candidates are costed on nodes of one kind")
         towers = model.workload.towers is not None or has_towers(model.topology, model.workload, origin.exchange)
