@@ -58,6 +58,7 @@ def memory(
         cluster, model = inputs.load_inputs(topology, workload, nodes=nodes, global_batch=global_batch, overrides=set_)
         rules = validate(inputs.policy(policy, reserve=reserve), Policy)
         rules.expect_nominal("memory is that")
+        rules.expect_stated_tables("memory is that")
         expect_one_strategy(rules.dense, "memory is that")
         rules.expect_no_goals("memory is that of any plan")
         records, warning = report.of_inputs(cluster, model, rules), None

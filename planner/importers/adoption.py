@@ -61,6 +61,7 @@ class AdoptionInputs:
         """The costs, with the policy's reserve kept free. Raises InputError for a policy of replicas."""
         self.policy.expect_no_goals("plans are imported as they are")
         self.policy.expect_nominal("imported plans are judged by the step")
+        self.policy.expect_stated_tables("imported plans are")
         expect_one_strategy(self.policy.dense, "imported plans are those")
         if self.policy.replicas is not None:
             raise InputError.at(

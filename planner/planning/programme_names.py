@@ -2,7 +2,8 @@
 
 A count is called `count:TABLE:OPTION:BLOCK:SITE`. The option is `TIER/DTYPE/STATE/KIND`, the tier with `@SHARE` where
 a share of the rows is cached; KIND is `cut` where the columns are cut as one likes, else the blocks, each as often as
-it occurs. A block is `SHARDING.COLUMNS.ROWS`, a site the number of a rank, or of a group of ranks, or `all`.
+it occurs, and `~VARIANT` where the table may have several. A block is `SHARDING.COLUMNS.ROWS`, a site the number of a
+rank, or of a group of ranks, or `all`.
 """
 
 from dataclasses import dataclass
@@ -42,6 +43,8 @@ def labels_of(formulation: Formulation) -> Labels:
         own = range(*problem.block_start[option : option + 2].tolist())
         kind = "cut" if options.units[option] else "+".join(f"{problem.block_count[b]}x{blocks[b]}" for b in own)
         held = PLACEMENT_TIERS[tier] + (f"@{share!r}" if PLACEMENT_TIERS[tier] in PARTLY_IN_HBM else "")
+        if (variants := options.choices.variants) is not None:
+            kind += f"~{quote(variants.words[options.profile[option]], safe='')}"
         names.append(f"{held}/{DTYPES[options.dtype[option]]}/{STATE_PLACES[options.state[option]]}/{kind}")
     tables = [table_label(number, table.name) for number, table in enumerate(model.workload.tables)]
     columns = [f"{model.stages[at.stage]}.{at.resource.kind}.{c}" for c, at in enumerate(model.columns)]

@@ -10,7 +10,7 @@ from planner.studies.findings import best_point
 from planner.studies.grid import Grid
 from planner.studies.results import StudyResults
 from planner.studies.study import Limit
-from planner.studies.table import broken_constraints, measured_steps, on_frontier
+from planner.studies.table import broken_constraints, measured_steps, on_frontier, unbeaten
 from topologies.errors import InputError
 
 NODES = "topology.nodes.0.count"
@@ -196,3 +196,11 @@ def test_rules_of_replicas_are_an_axis(computed: Computed) -> None:
     assert min(ruled, two) > 0
     assert two < more
     assert not any("One world against groups" in text for text in found.findings)
+
+
+def test_plans_that_lose_quality_are_compared_by_three_figures() -> None:
+    """Nothing on the front has a rival with less of one figure and no more of the others; of equals, one is there."""
+    rows = [(0, 8, 5.0), (1, 8, 4.0), (1, 4, 4.5), (2, 9, 4.0), (1, 8, 4.0), (3, 1, 3.0), (0, 1, 1.0)]
+    frame = pd.DataFrame(rows, columns=["loss", "hbm_used_bytes", "step_s"]).assign(meets=[True] * 6 + [False])
+    kept = unbeaten(frame, ("loss", "hbm_used_bytes", "step_s"))
+    assert kept.tolist() == [True, True, True, False, False, True, False]
