@@ -67,8 +67,9 @@ def _why_uncompressed(name: str, workload: Workload, replicas: Replicas | None) 
         table, compressor = parts[0]
         known = f"{name} rates tables of one part and one width, and {table.name!r} is {compressor}"
         return f"{known}; choose --cost-model {StepModel.name}"
-    if replicas is not None and parts:
-        return f"{parts[0][0].name!r} is {parts[0][1]}, of which no copies are averaged (replicas); leave one out"
+    if replicas is not None and compressed:
+        table, compressor = compressed[0]
+        return f"{table.name!r} is {compressor}, and copies are costed of whole tables (replicas); leave one out"
     if workload.tower_modules and (short := [table for table, each in parts if each.kind == "dim"]):
         return (
             f"modules of towers read whole vectors, and those of {short[0].name!r} are projected after; leave one out"

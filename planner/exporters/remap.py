@@ -132,6 +132,9 @@ def _expect_counts(placed: Placed, counts: CountSource, split: list[int]) -> Non
         fault = coverage_fault(table, (rows, columns), model.node_of_rank, model.node_colocated_shardings)
         if fault := fault or numbering_fault(table, rows):
             faults.append(Fault(placed.source, 0, 0, f"tables.{number}", f"{table.name}: {fault}; make the plan anew"))
+        if (compressor := model.workload.compressor_of(profile)).has_two_parts:
+            message = f"{table.name}: is {compressor}, and a map of ids is of one row each; plan it with another tier"
+            faults.append(Fault(placed.source, 0, 0, f"tables.{number}", message))
         try:
             counts.of(table.name, rows)
         except InputError as error:
