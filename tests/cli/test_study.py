@@ -238,7 +238,15 @@ def test_ctrl_c_keeps_what_was_computed(starter: Path, cache: Path, tmp_path: Pa
 
 @pytest.mark.parametrize(
     "name",
-    ["zionex-scaling", "mlperf-generations", "batch-and-precision", "model-f-tiers", "growth", "one-world-or-groups"],
+    [
+        "zionex-scaling",
+        "mlperf-generations",
+        "batch-and-precision",
+        "model-f-tiers",
+        "growth",
+        "one-world-or-groups",
+        "compressors",
+    ],
 )
 def test_shipped_studies_are_valid(run, name: str) -> None:
     """Every point of each has its inputs."""
