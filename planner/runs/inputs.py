@@ -92,6 +92,7 @@ class RunInputs:
             assign_everywhere(document, path, value, Policy, origin)
         policy = validate(document, Policy)
         policy.expect_nominal("the steps of a run are")
+        policy.expect_stated_tables("the steps of a run are")
         expect_one_strategy(policy.dense, "the stages of a run are")
         policy.expect_no_moves()
         if policy.replicas is not None:
