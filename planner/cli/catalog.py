@@ -61,7 +61,7 @@ def list_(
     """
     if what is not None:
         streams.write_records(_LISTS[what](), output_format, formats=_formats())
-    elif output_format is Format.TABLE:
+    elif output_format.is_text:
         for number, records in enumerate(make() for make in _LISTS.values()):
             if number:
                 streams.write_text("")
@@ -139,7 +139,7 @@ def coefficients(
     from planner.reports.coefficients import records
 
     shown = records(name)
-    if output_format is Format.TABLE:
+    if output_format.is_text:
         shown = [{key: value for key, value in record.items() if key not in ("valid", "source")} for record in shown]
     streams.write_records(shown, output_format)
 

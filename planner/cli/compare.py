@@ -58,7 +58,7 @@ def compare(
         unknown = dict.fromkeys(
             note for plan in plans_by_name.values() for note in notes(planned_inputs(plan)[0], sheet)
         )
-        report.render(records, [f"\n{note}" for note in unknown], streams.console())
+        report.render(records, [f"\n{note}" for note in unknown], streams.console(output=output_format))
 
 
 def _names(files: list[Path]) -> list[str]:

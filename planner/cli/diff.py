@@ -1,4 +1,4 @@
-"""`planner diff`: the tables that two plans place differently."""
+"""`planner diff`: in what two plans differ."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,8 +9,8 @@ from planner.cli import flags, streams, values
 from planner.cli.exits import ExitCode
 from planner.cli.streams import Format
 
-SHOWN = 5
-"""Tables in a warning."""
+MOST = 50
+"""Tables in a comment: those of services have at most 65,536 characters."""
 
 
 def diff(
@@ -22,46 +22,40 @@ def diff(
     exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 7 if the plans differ.")] = False,
     output_format: flags.FormatFlag = Format.TABLE,
 ) -> None:
-    """Show which tables two plans place differently.
+    """Show in what two plans differ.
 
-    One line for each table that differs in sharding, tier or ranks, with
-    the bytes that move between ranks from the first plan to the second.
-    Plans for different groups of ranks are compared on all ranks, with
-    what each says of copies, step and stages.
+    Seconds per stage and of the step, tables that change their tier, and a
+    line for each table that differs in sharding, tier or ranks, with the
+    bytes that move between ranks from the first plan to the second. Plans
+    for different groups of ranks are compared on all ranks.
     Warns of tables that change between data_parallel and another sharding:
-    checkpoints do not resume across that change.
+    checkpoints do not resume across that change. With --format markdown as
+    a comment of a pull request: the tables into which most bytes move, 50
+    at most. CSV holds the tables alone.
 
     \b
-    Example:
+    Examples:
       planner diff monday.json tuesday.json
+      planner diff old.json new.json --format markdown > comment.md
     """
-    from planner.document.table_differences import groups_of, restarted, stage_differences, table_differences
-    from planner.reports.robustness import scenario_words
+    from planner.document.plan_differences import plan_difference
+    from planner.reports import difference as report
     from planner.verification.loading import load_plan
-    from topologies.units import format_bytes
 
     gone = () if lost_nodes is None else values.numbers("--lost-nodes", lost_nodes)
-    plans = load_plan(before), load_plan(after)
-    records = table_differences(*plans, str(before), gone)
-    streams.write_records(records, output_format, formats={"moved_bytes": format_bytes})
-    moved = sum(float(record["moved_bytes"] or 0) for record in records)
-    differ = "table differs" if len(records) == 1 else "tables differ"
-    streams.say(
-        f"{len(records):,} {differ}; {format_bytes(moved)} move" if records else "the plans place all tables alike"
-    )
-    if groups_of(plans[0]) != groups_of(plans[1]):
-        streams.say(f"groups of ranks: {groups_of(plans[0])} before, {groups_of(plans[1])} after")
-        streams.say("\n".join(stage_differences(*plans)))
-    if words := scenario_words(*(plan.robust for plan in plans)):
-        streams.say(words)
-    was, now = ("replicate" if plan.dense is None else plan.dense.words for plan in plans)
-    if was != now:
-        streams.say(f"the dense part was {was} and is {now}: trainers wrap it in another way")
-    if names := restarted(*plans):
-        shown = ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN:,} more" if len(names) > SHOWN else "")
-        streams.say(
-            f"warning: {shown}: between data_parallel and sharded; TorchRec's checkpoints store these differently and"
-            " do not resume across the change: load such tables by hand, or keep their sharding (policy: shardings)"
-        )
-    if records and exit_code:
+    difference = plan_difference(load_plan(before), load_plan(after), str(before), gone)
+    talk = [report.headline(difference), *report.notes(difference)]
+    if output_format is Format.JSON:
+        streams.write_json(report.as_document(difference, str(before), str(after)))
+    elif output_format is Format.CSV:
+        streams.write_records(difference.tables, output_format)
+    elif output_format is Format.MARKDOWN:
+        console = streams.console(output=output_format)
+        console.print("\n\n".join(talk))
+        report.render(difference, console, MOST)
+    else:
+        report.render(difference, streams.console())
+    if output_format is not Format.MARKDOWN:
+        streams.say("\n".join(talk))
+    if difference.tables and exit_code:
         raise typer.Exit(ExitCode.PLANS_DIFFER)

@@ -65,8 +65,8 @@ def explain(
         if table is not None:
             raise typer.BadParameter("the plan places nothing", param_hint="--table")
         reason = document.infeasibility or document.unplaced
-        if output_format is Format.TABLE:
-            plan_summary.render(document, streams.console())
+        if output_format.is_text:
+            plan_summary.render(document, streams.console(output=output_format))
         elif output_format is Format.JSON:
             streams.write_json({"status": document.status, "reason": reason and reason.model_dump(mode="json")})
         else:
@@ -83,7 +83,7 @@ def explain(
         elif output_format is Format.CSV:
             streams.write_records(records.plan_records(reasons), output_format)
         else:
-            report.render_plan(document, reasons, streams.console(), others, modules)
+            report.render_plan(document, reasons, streams.console(output=output_format), others, modules)
         return
     _explain_table(document, explainer, table, output_format)
 
@@ -104,7 +104,7 @@ def _explain_table(document: "Plan", explainer: "Explainer", table: str, output_
     elif output_format is Format.CSV:
         streams.write_records(records.table_records(table_reasons), output_format)
     else:
-        report.render_table(document, table_reasons, streams.console())
+        report.render_table(document, table_reasons, streams.console(output=output_format))
 
 
 def _explain_layers(document: "Plan", pattern: str, output_format: Format) -> None:
@@ -125,8 +125,8 @@ def _explain_layers(document: "Plan", pattern: str, output_format: Format) -> No
     if not (reasons := layer_reasons(model, pattern)):
         message = f"no layer is called {pattern!r}{did_you_mean(pattern, names)}"
         raise typer.BadParameter(message, param_hint="--layer")
-    if output_format is Format.TABLE:
-        report.render(reasons, streams.console())
+    if output_format.is_text:
+        report.render(reasons, streams.console(output=output_format))
     else:
         streams.write_records(report.records(reasons), output_format)
 

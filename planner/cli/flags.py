@@ -176,7 +176,9 @@ PricesFlag = Annotated[
         autocompletion=completion("price sheet"),
     ),
 ]
-FormatFlag = Annotated[Format, typer.Option("--format", metavar="table|json|csv", help="How to write stdout.")]
+FormatFlag = Annotated[
+    Format, typer.Option("--format", metavar="WORD", help="Write stdout as table, json, csv or markdown.")
+]
 QuietFlag = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")]
 CatalogNameArgument = Annotated[
     str,

@@ -62,8 +62,8 @@ def memory(
         expect_one_strategy(rules.dense, "memory is that")
         rules.expect_no_goals("memory is that of any plan")
         records, warning = report.of_inputs(cluster, model, rules), None
-    if output_format is Format.TABLE:
-        report.render(records, streams.console())
+    if output_format.is_text:
+        report.render(records, streams.console(output=output_format))
     else:
         streams.write_records(records, output_format)
     if warning is not None:

@@ -269,11 +269,11 @@ def _write(planned: "Plan", output: Path | None, output_format: Format) -> None:
     elif output_format is Format.CSV:
         streams.write_frame(frames.shard_frame(planned))
     else:
-        plan_summary.render(planned, streams.console())
-    if output_format is not Format.TABLE:
+        plan_summary.render(planned, streams.console(output=output_format))
+    if not output_format.is_text:
         for warning in planned.provenance.warnings:
             streams.say(f"planner: warning: {warning}")
-    if planned.infeasibility is not None and output_format is not Format.TABLE:
+    if planned.infeasibility is not None and not output_format.is_text:
         streams.say(f"There is no plan: {planned.infeasibility.summary}.")
 
 

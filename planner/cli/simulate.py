@@ -156,7 +156,7 @@ def simulate(
     elif output_format is Format.CSV:
         streams.write_records(report.critical_path_records(outcome), output_format)
     else:
-        report.render(document, outcome, streams.console())
+        report.render(document, outcome, streams.console(output=output_format))
 
 
 def _expect_apart(trace: Path | None, chakra: Path | None, picture: Path | None) -> None:

@@ -152,8 +152,8 @@ def _print(sized: "Sequence[ClusterChoice]", output_format: Format) -> None:
 
     if output_format is Format.JSON:
         streams.write_json(report.as_document(sized))
-    elif output_format is Format.CSV:
-        streams.write_csv(report.records(sized))
+    elif output_format is not Format.TABLE:
+        streams.write_records(report.records(sized), output_format)
         for note in dict.fromkeys(note for choice in sized for note in choice.sizing.notes):
             streams.say(f"planner: note: {note}")
     else:

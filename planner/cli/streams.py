@@ -26,6 +26,8 @@ Record = Mapping[str, Cell]
 LINE_EVERY_S = 5.0
 PIPE_WIDTH = 80
 """Columns of text that is not printed on a terminal."""
+MARKDOWN_WIDTH = 10_000
+"""Columns of Markdown, which is folded where it is shown."""
 
 
 def ready() -> None:
@@ -47,6 +49,12 @@ class Format(StrEnum):
     TABLE = "table"
     JSON = "json"
     CSV = "csv"
+    MARKDOWN = "markdown"
+
+    @property
+    def is_text(self) -> bool:
+        """Whether people read it: tables with words beside them."""
+        return self in (Format.TABLE, Format.MARKDOWN)
 
 
 def is_lively(stream: TextIO) -> bool:
@@ -65,14 +73,17 @@ def width(stream: TextIO) -> int:
         return PIPE_WIDTH
 
 
-def console(stream: TextIO | None = None) -> "Console":
+def console(stream: TextIO | None = None, output: Format = Format.TABLE) -> "Console":
     """A rich console on `stream` (stdout), plain where it is not a terminal.
 
     Text is folded to its `width`; a line that is longer all the same is never cut. Of names that are printed, hidden
-    characters are shown as escapes.
+    characters are shown as escapes. As Markdown, tables are those of GitHub, and text has no other markup.
     """
     from rich.console import Console
     from rich.text import Text
+
+    from planner.reports import markdown
+    from planner.reports.tables import TextGrid
 
     class Careful(Console):
         """A console that cuts nothing, is steered by no name, and leaves a broken pipe to the boundary of a command."""
@@ -81,10 +92,16 @@ def console(stream: TextIO | None = None) -> "Console":
             raise BrokenPipeError
 
         def print(self, *objects: object, **how: Any) -> None:
+            if output is Format.MARKDOWN:
+                objects = tuple(_grid(each) if isinstance(each, TextGrid) else each for each in objects)
             super().print(*objects, **{"crop": False, **how})
 
         def render_str(self, text: str, **how: Any) -> Text:
-            return super().render_str(printable(text, keep="\n"), **how)
+            shown = markdown.text(text) if output is Format.MARKDOWN else printable(text, keep="\n")
+            return super().render_str(shown, **how)
+
+    def _grid(grid: TextGrid) -> Text:
+        return Text(markdown.table(grid), no_wrap=True, overflow="ignore")
 
     if stream is None:
         activity.hide()
@@ -92,7 +109,7 @@ def console(stream: TextIO | None = None) -> "Console":
     lively = is_lively(file)
     return Careful(
         file=file,
-        width=width(file),
+        width=MARKDOWN_WIDTH if output is Format.MARKDOWN else width(file),
         color_system="auto" if lively else None,
         force_terminal=lively,
         highlight=False,
@@ -229,10 +246,10 @@ def write_records(
     elif output is Format.CSV:
         write_csv(records)
     elif records:
-        _write_table(records, formats or {})
+        _write_table(records, formats or {}, output)
 
 
-def _write_table(records: Sequence[Record], formats: Mapping[str, Callable[[float], str]]) -> None:
+def _write_table(records: Sequence[Record], formats: Mapping[str, Callable[[float], str]], output: Format) -> None:
     from planner.reports.tables import TextGrid
 
     sides = {
@@ -241,7 +258,7 @@ def _write_table(records: Sequence[Record], formats: Mapping[str, Callable[[floa
     table = TextGrid(*((name.removesuffix("_bytes").replace("_", " "), side) for name, side in sides.items()))
     for record in records:
         table.add_row(*(_shown(value, formats.get(name)) for name, value in record.items()))
-    console().print(table)
+    console(output=output).print(table)
 
 
 def _shown(value: Cell, formatted: Callable[[float], str] | None) -> str:

@@ -158,7 +158,7 @@ def _print(study_results: "StudyResults", output_format: Format) -> None:
     elif output_format is Format.CSV:
         streams.write_frame(study_results.frame)
     else:
-        report.render(study_results, streams.console())
+        report.render(study_results, streams.console(output=output_format))
 
 
 def _outputs(study_: str, output: Path | None, page: Path | None, plans: Path | None) -> Outputs:

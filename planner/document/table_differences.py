@@ -1,6 +1,6 @@
 """Tables that two plans hold otherwise, and the bytes that move between them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -12,15 +12,14 @@ from planner.document.migration import migration_from
 from planner.document.plan import Plan, TablePlan
 from planner.document.planned import planned_model, planned_replicas
 from planner.document.traffic import moved_bytes_of_tables
-from planner.problem.rounding import ROUNDING
 from topologies.errors import InputError
 from topologies.sentences import counted
-from topologies.units import format_seconds
+
+TableDifference = dict[str, str | int | None]
+"""The table, how it was held and is, and the bytes that move."""
 
 
-def table_differences(
-    before: Plan, after: Plan, source: str, lost_nodes: Sequence[int] = ()
-) -> list[dict[str, str | int | None]]:
+def table_differences(before: Plan, after: Plan, source: str, lost_nodes: Sequence[int] = ()) -> list[TableDifference]:
     """Tables that two plans hold otherwise: how both do, and the bytes that move into all ranks; None where a plan
     lacks the table. Plans for different groups of ranks are compared on the ranks of the whole cluster.
 
@@ -29,10 +28,9 @@ def table_differences(
     if not after.tables:
         raise InputError.at("the second plan", f"is {after.status!r}: it places no tables", path="status")
     copies_before, copies_after = copies_of_tables(before), copies_of_tables(after)
-    if groups_of(before) != groups_of(after):
-        before, after = on_all_ranks(before), on_all_ranks(after)
-    else:
+    if groups_of(before) == groups_of(after):
         copies_before = copies_after = {}
+    before, after = _on_the_same_ranks(before, after)
     model = planned_model(after)
     groups = 1 if model.replicas is None else model.replicas.factor
     moved = moved_bytes_of_tables(migration_from(before, model, lost_nodes, source), after.tables) * groups
@@ -46,9 +44,23 @@ def table_differences(
             "after": _form(new.get(name), copies_after.get(name, 1)),
             "moved_bytes": round(moved_of[name]) if name in new else None,
         }
-        for name in old | new
-        if _placement(old.get(name)) != _placement(new.get(name))
+        for name in _held_otherwise(old, new)
     ]
+
+
+def tables_held_otherwise(before: Plan, after: Plan) -> list[str]:
+    """The names of the tables that two plans hold otherwise, on the ranks of the whole cluster where their groups of
+    ranks differ."""
+    old, new = ({table.name: table for table in plan.tables} for plan in _on_the_same_ranks(before, after))
+    return _held_otherwise(old, new)
+
+
+def _on_the_same_ranks(before: Plan, after: Plan) -> tuple[Plan, Plan]:
+    return (before, after) if groups_of(before) == groups_of(after) else (on_all_ranks(before), on_all_ranks(after))
+
+
+def _held_otherwise(old: Mapping[str, TablePlan], new: Mapping[str, TablePlan]) -> list[str]:
+    return [name for name in {**old, **new} if _placement(old.get(name)) != _placement(new.get(name))]
 
 
 def groups_of(plan: Plan) -> str:
@@ -56,16 +68,9 @@ def groups_of(plan: Plan) -> str:
     return groups_in_words(planned_replicas(plan))
 
 
-def stage_differences(before: Plan, after: Plan) -> list[str]:
-    """The stages of which two plans say otherwise, by more than rounding, in the order of the step: `dense 1 ms before,
-    2 ms after`."""
-    was, now = ({stage.name: stage.seconds for stage in plan.stages} for plan in (before, after))
-    pairs = [(name, was.get(name, 0.0), now.get(name, 0.0)) for name in was | now]
-    return [
-        f"{name} {format_seconds(old)} before, {format_seconds(new)} after"
-        for name, old, new in pairs
-        if abs(old - new) > ROUNDING * max(old, new)
-    ]
+def dense_of(plan: Plan) -> str:
+    """How ranks hold the dense part, in words: `replicate`."""
+    return "replicate" if plan.dense is None else plan.dense.words
 
 
 def restarted(before: Plan, after: Plan) -> list[str]:

@@ -116,12 +116,10 @@ def test_diff_names_the_tables_that_differ(run, plan, old, tmp_path):
     new = tmp_path / "new.json"
     result = run("diff", old, new, "--format", "json")
     assert result.exit_code == 0
-    records = json.loads(result.stdout)
+    told = json.loads(result.stdout)
     document = json.loads(new.read_text())
-    assert sum(record["moved_bytes"] for record in records) == pytest.approx(
-        sum(document["moves"]["moved"].values()), abs=len(records)
-    )
+    assert told["moved_bytes"] == pytest.approx(sum(document["moves"]["moved"].values()), abs=len(told["tables"]))
     assert run("diff", old, new, "--exit-code").exit_code == ExitCode.PLANS_DIFFER == 7
     same = run("diff", old, old, "--exit-code")
-    assert (same.exit_code, same.stdout) == (0, "")
+    assert same.exit_code == 0
     assert "place all tables alike" in same.stderr
