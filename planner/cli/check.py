@@ -10,16 +10,20 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from planner.cli import flags, streams
+from planner.cli import flags, gates, streams
 from planner.cli.exits import ExitCode
 from planner.cli.streams import Format
 from topologies.sentences import counted
 
 if TYPE_CHECKING:
+    from planner.document.plan import Plan
+    from planner.verification.gates import Gate, Limits
     from topologies.errors import Fault
 
 CHECKED_POINTS = 1_000
 """Points of a study up to which all of them are checked."""
+READ = ("file", "line", "path", "severity", "message")
+"""What people read of a message."""
 Inspection = tuple[str, tuple["Fault", ...]]
 """A summary of a valid file, and what looks wrong in it all the same."""
 
@@ -33,9 +37,28 @@ class Finding:
     summary: str = ""
     faults: tuple["Fault", ...] = ()
     warnings: tuple["Fault", ...] = ()
+    gates: tuple["Gate", ...] = ()
+    """How a plan keeps to each limit that is given."""
+    is_unsound: bool = False
+    """Whether the faults are those of a plan that was changed after it was written."""
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """What the command ends with where this is all it found."""
+        if self.faults and not self.is_unsound:
+            return ExitCode.INVALID_INPUT
+        return ExitCode.DONE if all(gate.passed for gate in self.gates) and not self.faults else ExitCode.GATE_FAILED
 
 
-def check(files: flags.CheckedArgument, output_format: flags.FormatFlag = Format.TABLE) -> None:
+def check(
+    files: flags.CheckedArgument,
+    max_step: gates.MaxStepFlag = None,
+    max_hbm: gates.MaxHbmFlag = None,
+    max_imbalance: gates.MaxImbalanceFlag = None,
+    max_gap: gates.MaxGapFlag = None,
+    same_as: gates.SameAsFlag = None,
+    output_format: flags.FormatFlag = Format.TABLE,
+) -> None:
     """Check that files are valid and their numbers plausible.
 
     Detects whether a file is a topology, a workload, a table profile, a
@@ -43,31 +66,60 @@ def check(files: flags.CheckedArgument, output_format: flags.FormatFlag = Format
     position and a remedy, and warns of numbers that no known device has.
     Exits with 3 if there is any error; warnings do not count.
 
+    With limits, which are for plans alone, prints each figure, recomputed
+    from the plan's shards, beside its limit, and exits with 6 if any is
+    passed. The lower bound is the one stated: `planner verify` proves it.
+
     \b
-    Example:
+    Examples:
       planner check topology.yaml workload.yaml
+      planner check plan.json --max-step 90ms --max-hbm 90% --max-gap 2%
+      planner check plan.json --same-as deployed.json
     """
-    findings = [finding for file in files for finding in inspect(file)]
+    limits = gates.limits(max_step, max_hbm, max_imbalance, max_gap, same_as)
+    findings = [finding for file in files for finding in inspect(file, limits)]
     if output_format is Format.TABLE:
         for finding in findings:
             streams.write_text("\n".join(_lines(finding)))
     elif output_format is Format.JSON:
         streams.write_json([_document(finding) for finding in findings])
     else:
-        streams.write_records([record for finding in findings for record in _records(finding)], output_format)
-    if any(finding.faults for finding in findings):
-        raise typer.Exit(ExitCode.INVALID_INPUT)
+        records = [record for finding in findings for record in _records(finding)]
+        shown = records if output_format is Format.CSV else [{key: each[key] for key in READ} for each in records]
+        streams.write_records(shown, output_format)
+    codes = {finding.exit_code for finding in findings}
+    for code in (ExitCode.INVALID_INPUT, ExitCode.GATE_FAILED):
+        if code in codes:
+            raise typer.Exit(code)
 
 
-def inspect(file: str) -> list[Finding]:
-    """Everything there is to say about a file or catalog name (which may be a topology and a workload)."""
+def inspect(file: str, limits: "Limits | None" = None) -> list[Finding]:
+    """Everything there is to say about a file or catalog name (which may be a topology and a workload), and how a plan
+    keeps to the limits."""
     from topologies.errors import InputError
 
     try:
         kinds = [_kind_of_file(Path(file))] if Path(file).is_file() else _kinds_of_name(file)
     except InputError as error:
         return [Finding(file, None, faults=error.faults)]
-    return [_inspect(file, kind) for kind in kinds]
+    return [_inspect(file, kind) if limits is None else _judge(file, kind, limits) for kind in kinds]
+
+
+def _judge(file: str, kind: str, limits: "Limits") -> Finding:
+    """What limits find of a plan; any other file is refused."""
+    from planner.document.plan import read_plan
+    from planner.errors import UnsoundPlanError
+    from planner.verification.gates import gates_of
+    from topologies.errors import InputError
+
+    if kind != "plan":
+        message = f"{file} is no plan but a {kind}, which has no such figure"
+        raise typer.BadParameter(message, param_hint=gates.first_flag(limits))
+    try:
+        plan = read_plan(Path(file))
+        return Finding(file, kind, _plan_in_words(plan), gates=tuple(gates_of(plan, limits, file)))
+    except InputError as error:
+        return Finding(file, kind, faults=error.faults, is_unsound=isinstance(error, UnsoundPlanError))
 
 
 def _inspect(file: str, kind: str) -> Finding:
@@ -140,9 +192,11 @@ def _inspect_prices(file: str) -> Inspection:
 def _inspect_plan(file: str) -> Inspection:
     from planner.document.plan import read_plan
 
-    plan = read_plan(Path(file))
-    where = f"{counted(len(plan.tables), 'table')} on {counted(len(plan.ranks), 'rank')}"
-    return f"{plan.status}, {where}; see `planner verify`", ()
+    return f"{_plan_in_words(read_plan(Path(file)))}; see `planner verify`", ()
+
+
+def _plan_in_words(plan: "Plan") -> str:
+    return f"{plan.status}, {counted(len(plan.tables), 'table')} on {counted(len(plan.ranks), 'rank')}"
 
 
 INSPECTIONS: dict[str, Callable[[str], Inspection]] = {
@@ -240,29 +294,35 @@ def _nearest_kind(keys: list[str]) -> str | None:
 
 
 def _lines(finding: Finding) -> list[str]:
-    """The finding as text: one line per fault or `ok`, then the warnings."""
+    """The finding as text: one line per fault or `ok`, then those of gates, then the warnings."""
     if finding.faults:
         return [str(fault) for fault in finding.faults]
     warnings = [str(replace(warning, message=f"warning: {warning.message}")) for warning in finding.warnings]
-    return [f"{finding.file}: ok ({finding.kind}: {finding.summary})", *warnings]
+    valid = f"{finding.file}: ok ({finding.kind}: {finding.summary})"
+    return [valid, *(f"{finding.file}: {gates.line(gate)}" for gate in finding.gates), *warnings]
 
 
 def _document(finding: Finding) -> dict[str, object]:
     return {
         "file": finding.file,
         "kind": finding.kind,
-        "ok": not finding.faults,
+        "ok": finding.exit_code is ExitCode.DONE,
         "summary": finding.summary,
         "faults": [asdict(fault) for fault in finding.faults],
         "warnings": [asdict(warning) for warning in finding.warnings],
+        "gates": [gates.document(gate) for gate in finding.gates],
     }
 
 
 def _records(finding: Finding) -> list[streams.Record]:
-    """One record per message; line and column are 0 where there is no position."""
+    """One record per message; line and column are 0 where there is no position, figure and limit are those of gates."""
     from topologies.errors import Fault
 
     verdict = Fault(finding.file, 0, 0, "", finding.summary)
     messages = [("fault", fault) for fault in finding.faults] or [("ok", verdict)]
     messages += [("warning", warning) for warning in finding.warnings]
-    return [{"file": finding.file, "severity": severity, **asdict(fault)} for severity, fault in messages]
+    records: list[streams.Record] = [
+        {"file": finding.file, "severity": severity, **asdict(fault), "figure": None, "limit": None}
+        for severity, fault in messages
+    ]
+    return records + [gates.record(finding.file, gate) for gate in finding.gates]

@@ -1,6 +1,7 @@
 """Values of flags: what is read from their words."""
 
 from collections.abc import Sequence
+from math import inf, nan
 from typing import TypeVar
 
 import typer
@@ -54,6 +55,17 @@ def share(flag: str, text: str) -> float:
         return parse_fraction(text)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint=flag) from None
+
+
+def ratio(flag: str, text: str) -> float:
+    """The ratio of at least 1 that a flag gives (`1.1`, `110%`)."""
+    try:
+        number = float(text.strip().removesuffix("%")) / (100 if text.strip().endswith("%") else 1)
+    except ValueError:
+        number = nan
+    if not 1 <= number < inf:
+        raise typer.BadParameter(f"{text!r} is no ratio of at least 1; write for example 1.1", param_hint=flag)
+    return number
 
 
 def byte_count(flag: str, text: str) -> int:

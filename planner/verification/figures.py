@@ -49,6 +49,16 @@ def table_faults(plan: Plan, model: CostModel) -> Iterator[str]:
             yield f"table {table.name}: {fault}"
 
 
+def figure_faults(plan: Plan, model: CostModel, evaluation: Evaluation) -> Iterator[str]:
+    """Bytes, seconds, step and gap that are not those of the placement, whose `evaluation` this is; that the bound is
+    one is proven elsewhere."""
+    yield from byte_faults(plan, model)
+    yield from rank_faults(plan, model, evaluation)
+    yield from capacity_faults(plan, model, evaluation)
+    yield from stage_faults(plan, model, evaluation)
+    yield from objective_faults(plan, model)
+
+
 def byte_faults(plan: Plan, model: CostModel) -> Iterator[str]:
     """Bytes of shards that are not what the model counts."""
     placed = placed_shards(plan)

@@ -42,12 +42,9 @@ from planner.verification.exchanges import exchange_faults, other_exchange_fault
 from planner.verification.figures import (
     ROUNDED,
     TOLERANCE,
-    byte_faults,
     capacity_faults,
-    objective_faults,
-    rank_faults,
+    figure_faults,
     simulation_faults,
-    stage_faults,
     table_faults,
 )
 from planner.verification.goals import faults_of_goals
@@ -101,11 +98,7 @@ def verify(plan: Plan, former: Plan | None = None, folder: str | Path | None = N
         return faults
     model = model.linearised_at(placed_shards(plan))
     evaluation = model.evaluate(placed_shards(plan))
-    faults += byte_faults(plan, model)
-    faults += rank_faults(plan, model, evaluation)
-    faults += capacity_faults(plan, model, evaluation)
-    faults += stage_faults(plan, model, evaluation)
-    faults += objective_faults(plan, model)
+    faults += figure_faults(plan, model, evaluation)
     faults += _options(plan, model, choices)
     faults += faults_of_error_bars(plan, model)
     faults += _proof(plan, model, choices)
