@@ -4,6 +4,7 @@ import ast
 import copy
 import inspect
 import itertools
+import sys
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -175,14 +176,19 @@ def _key(loader: _Loader, node: yaml.Node) -> Any:
 _Loader.add_constructor("tag:yaml.org,2002:map", _construct_mapping)
 
 
+STDIN = Path("-")
+"""The path that stands for standard input."""
+
+
 def read_yaml(path: Path, name: str | None = None) -> Document:
-    """Read one YAML file.
+    """Read one YAML file, or standard input.
 
     Raises InputError if it cannot be read, is not YAML, has a key twice or is empty.
     """
-    source = name or str(path)
+    source = name or ("standard input" if path == STDIN else str(path))
     try:
-        text = note(path).read_text(encoding="utf-8-sig")
+        content = sys.stdin.buffer.read() if path == STDIN else note(path).read_bytes()
+        text = content.decode("utf-8-sig")
     except OSError as error:
         raise InputError.at(source, f"cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:

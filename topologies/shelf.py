@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from topologies.documents import Document, did_you_mean, read_yaml
+from topologies.documents import STDIN, Document, did_you_mean, read_yaml
 from topologies.errors import InputError
 from topologies.instances import Instances
 
@@ -24,10 +24,12 @@ class Shelf:
         return sorted(path.stem for path in self.directory.glob("*.yaml"))
 
     def find(self, name_or_path: str | Path) -> Path:
-        """The file that a catalog name or a path means; a path wins over a name.
+        """The file that a catalog name or a path means; a path wins over a name, and `-` is standard input.
 
         Raises InputError, with the nearest name, when there is neither.
         """
+        if str(name_or_path) == str(STDIN):
+            return STDIN
         path = Path(name_or_path)
         if path.is_file() or path.is_fifo():  # `-t <(sed … topology.yaml)` is a pipe
             return path

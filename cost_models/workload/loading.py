@@ -11,7 +11,7 @@ from cost_models.workload.models import Workload
 from cost_models.workload.profiles import YAML, collect_profiles, duplicate_names, profiles_of
 from cost_models.workload.synthetic import PREFIX, synthetic_workload
 from topologies.derivation import base_name, base_path, is_derived, with_changes, with_keys
-from topologies.documents import Document, Origin, assign_everywhere, override, read_yaml, validate
+from topologies.documents import STDIN, Document, Origin, assign_everywhere, override, read_yaml, validate
 from topologies.errors import Fault, InputError
 from topologies.messages import did_you_mean
 from topologies.shelf import Shelf
@@ -120,7 +120,7 @@ def _is_of_catalog(path: Path) -> bool:
 
 def _open_file(path: Path, chain: tuple[Path, ...]) -> _Draft:
     """What a file says; `chain` holds it and the files that are based on it."""
-    if path.suffix.lower() not in YAML:
+    if path != STDIN and path.suffix.lower() not in YAML:
         return _bare(path.stem, *collect_profiles(path))
     document = read_yaml(path)
     faults = [*_flatten_software(document), *enter_affinities(document)]

@@ -40,6 +40,7 @@ from planner.cli import (
 from planner.cli.exits import guarded
 from planner.cli.group import CommandGroup
 from planner.cli.interruption import end_when_terminated
+from planner.cli.panels import PanelledCommand
 
 
 @dataclass(frozen=True)
@@ -103,18 +104,18 @@ def program(
     """
 
 
-app.command()(plan.plan)
+app.command(cls=PanelledCommand)(plan.plan)
 app.command()(check.check)
-app.command()(verify.verify)
-app.command()(simulate.simulate)
+app.command(cls=PanelledCommand)(verify.verify)
+app.command(cls=PanelledCommand)(simulate.simulate)
 app.command()(explain.explain)
 app.command()(diff.diff)
 app.command()(compare.compare)
 app.command()(export.export)
-app.command("import")(import_.import_)
-app.command()(profile.profile)
+app.command("import", cls=PanelledCommand)(import_.import_)
+app.command(cls=PanelledCommand)(profile.profile)
 app.command()(memory.memory)
-app.command()(size.size)
+app.command(cls=PanelledCommand)(size.size)
 app.command()(cost.cost)
 app.command()(study.study)
 app.command()(run.run)

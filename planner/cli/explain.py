@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from planner.cli import flags, streams
+from planner.cli import completions, flags, streams
 from planner.cli.streams import Format
 
 if TYPE_CHECKING:
@@ -19,7 +19,12 @@ def explain(
     plan: Annotated[Path, typer.Argument(metavar="PLAN", help="A plan document.", show_default=False)],
     table: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Explain this table instead of the plan as a whole.", show_default=False),
+        typer.Option(
+            metavar="NAME",
+            help="Explain this table instead of the plan as a whole.",
+            show_default=False,
+            autocompletion=completions.tables_of_plan,
+        ),
     ] = None,
     layer: Annotated[
         str | None,

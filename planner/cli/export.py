@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from planner.cli import flags, streams, values
+from planner.cli import completions, flags, streams, values
 from planner.cli.outputs import Outputs
 from planner.exporters.formats import FORMATS, Exported, ExportFormat, ExportRequest, Names, users_of
 from topologies.sentences import counted
@@ -24,6 +24,7 @@ def export(
             metavar="FORMAT",
             help="; ".join(f"{name}: {row.summary}" for name, row in FORMATS.items()) + ".",
             show_default=False,
+            autocompletion=completions.of_words(lambda: FORMATS),
         ),
     ],
     output: Annotated[

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from planner.cli import completions
 from planner.cli.streams import Format
 from topologies.errors import MissingPackageError
 from topologies.instances import Instances
@@ -49,7 +50,7 @@ def _input_flag(kind: str, help_text: str) -> Any:
     )
 
 
-_TOPOLOGY = _input_flag("topology", "The cluster: a YAML file or a catalog name.")
+_TOPOLOGY = _input_flag("topology", "The cluster: a YAML file, a catalog name, or - for stdin.")
 TopologyFlag = Annotated[str, _TOPOLOGY]
 TopologiesFlag = Annotated[
     list[str], _input_flag("topology", "A cluster: a YAML file or a catalog name. May be repeated.")
@@ -86,18 +87,36 @@ PolicyFlag = Annotated[
     Path | None,
     typer.Option("--policy", "-p", metavar="FILE", help="What the plan may use (YAML). The flags below narrow it."),
 ]
-TiersFlag = Annotated[str | None, typer.Option(metavar="A,B,...", help="Only these tiers, as in hbm,ddr_cached.")]
+TiersFlag = Annotated[
+    str | None,
+    typer.Option(
+        metavar="A,B,...",
+        help="Only these tiers, as in hbm,ddr_cached.",
+        autocompletion=completions.of_lists(completions.tiers),
+    ),
+]
 ShardingsFlag = Annotated[
-    str | None, typer.Option(metavar="A,B,...", help="Only these shardings, as in table_wise,row_wise.")
+    str | None,
+    typer.Option(
+        metavar="A,B,...",
+        help="Only these shardings, as in table_wise,row_wise.",
+        autocompletion=completions.of_lists(completions.shardings),
+    ),
 ]
 OptimizerStateFlag = Annotated[
-    str | None, typer.Option(metavar="A,B,...", help="Keep optimizer state only here, as in with_table,ddr.")
+    str | None,
+    typer.Option(
+        metavar="A,B,...",
+        help="Keep optimizer state only here, as in with_table,ddr.",
+        autocompletion=completions.of_lists(completions.state_places),
+    ),
 ]
 RuntimeFlag = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
         help="Use only what torchrec or hugectr executes correctly, with its overheads; any: no such limit.",
+        autocompletion=completions.of_words(completions.runtimes),
     ),
 ]
 ExchangeFlag = Annotated[
@@ -105,6 +124,7 @@ ExchangeFlag = Annotated[
     typer.Option(
         metavar="NAME",
         help="How vectors are exchanged: flat, sptt (in each host, then among peers), or auto: the faster.",
+        autocompletion=completions.of_words(lambda: ("flat", "sptt", "auto")),
     ),
 ]
 MaxShardsFlag = Annotated[

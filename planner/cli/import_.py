@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from planner.cli import flags, inputs, streams, values
+from planner.cli import completions, flags, inputs, streams, values
 from planner.cli.exits import ExitCode
 from planner.cli.outputs import Outputs
 from planner.cli.streams import Format
@@ -30,7 +30,14 @@ PLANNED_WITH = {"hugectr": "hugectr"}
 def import_(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The other tool's file.", show_default=False)],
     from_: Annotated[
-        str, typer.Option("--from", metavar="FORMAT", help=f"One of {', '.join(FORMATS)}.", show_default=False)
+        str,
+        typer.Option(
+            "--from",
+            metavar="FORMAT",
+            help=f"One of {', '.join(FORMATS)}.",
+            show_default=False,
+            autocompletion=completions.of_words(lambda: FORMATS),
+        ),
     ],
     output: Annotated[
         Path,

@@ -1,15 +1,14 @@
 """`planner init`: starters to edit, or a workload read from a model."""
 
-from importlib import resources
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from planner.cli import flags, streams
+from planner.cli import completions, flags, streams, templates, values
 from planner.cli.workload_files import workload_text
 
-SHIPPED = resources.files("planner.cli") / "starters"
 STARTERS = ("topology.yaml", "workload.yaml", "tables.csv", "policy.yaml")
 WORKLOAD = "workload.yaml"
 CLUSTERS = ("topology.yaml", "cluster.yaml")
@@ -27,6 +26,24 @@ BATCH_PER_RANK = 512
 def init(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="Created if it does not exist.", show_default=False)],
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
+    from_: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="NAME",
+            help="Start from this cluster of the catalog, as in dgx-h100.",
+            autocompletion=flags.completion("topology"),
+        ),
+    ] = None,
+    nodes: Annotated[int | None, typer.Option(metavar="N", min=1, help="With --from: so many nodes of it.")] = None,
+    template: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODEL",
+            help="Start from this model on Criteo's tables: dlrm, dcnv2 or wukong.",
+            autocompletion=completions.of_words(lambda: templates.TEMPLATES),
+        ),
+    ] = None,
     from_model: Annotated[
         str | None,
         typer.Option(
@@ -50,7 +67,8 @@ def init(
     """Write commented files to start from.
 
     Writes topology.yaml, workload.yaml, tables.csv and policy.yaml, which
-    work as they are. Existing files are kept. With --from-model only
+    work as they are, and the schemas by which an editor completes and
+    checks them. Existing files are kept. With --from-model only
     workload.yaml: the tables of a TorchRec model, built on the meta device,
     and the layers of its dense part (needs the extra torchrec). With
     --tables only workload.yaml, for tables that you have.
@@ -59,29 +77,44 @@ def init(
     Examples:
       planner init my-model
       planner plan --topology my-model/topology.yaml
+      planner init my-model --from dgx-h100 --nodes 4 --template dcnv2
       planner init my-model --from-model train.py:build --batch-per-rank 4096
       planner init my-model --tables tables.csv
     """
+    if from_ is None:
+        flags.expect_unused("without --from", nodes=nodes)
+    if tables is not None or from_model is not None:
+        flags.expect_unused("beside --tables and --from-model", from_=from_, template=template)
     if tables is not None:
         flags.expect_unused("beside --tables", from_model=from_model)
-        _expect_free(directory, (WORKLOAD,), force=force)
-        _write(directory / WORKLOAD, _text_for_tables(tables, directory, batch_per_rank or BATCH_PER_RANK).encode())
+        _write(
+            directory, {WORKLOAD: _text_for_tables(tables, directory, batch_per_rank or BATCH_PER_RANK)}, force=force
+        )
         cluster = _cluster_of(directory, "dgx-h100")
         streams.say(f"Next: planner plan --topology {cluster} --workload {directory / WORKLOAD} -o plan.json")
-        return
-    if from_model is None:
+    elif from_model is None:
         flags.expect_unused("without --from-model or --tables", batch_per_rank=batch_per_rank)
-        _expect_free(directory, STARTERS, force=force)
-        for name in STARTERS:
-            _write(directory / name, (SHIPPED / name).read_bytes())
+        _write(directory, _starters(from_, nodes, template), force=force)
         streams.say(f"Next: planner plan --topology {directory / 'topology.yaml'}")
-        return
-    for package in ("torch", "torchrec"):
-        flags.expect_extra(package, "torchrec", "--from-model")
-    _expect_free(directory, (WORKLOAD,), force=force)
-    _write(directory / WORKLOAD, _workload_text(from_model, directory, batch_per_rank or BATCH_PER_RANK).encode())
-    cluster = _cluster_of(directory, "dgx-a100-80")
-    streams.say(f"Next: planner plan --topology {cluster} --workload {directory / WORKLOAD} --runtime torchrec")
+    else:
+        for package in ("torch", "torchrec"):
+            flags.expect_extra(package, "torchrec", "--from-model")
+        _expect_free(directory, (WORKLOAD,), force=force)
+        _write(
+            directory, {WORKLOAD: _workload_text(from_model, directory, batch_per_rank or BATCH_PER_RANK)}, force=force
+        )
+        cluster = _cluster_of(directory, "dgx-a100-80")
+        streams.say(f"Next: planner plan --topology {cluster} --workload {directory / WORKLOAD} --runtime torchrec")
+
+
+def _starters(base: str | None, nodes: int | None, model: str | None) -> dict[str, str]:
+    """The text of each file, in the order in which they are read."""
+    if base is not None:
+        values.word("--from", base, flags.catalog_names("topology"))
+    template = templates.EXAMPLE
+    if model is not None:
+        template = templates.TEMPLATES[values.word("--template", model, list(templates.TEMPLATES))]
+    return {"topology.yaml": templates.topology_text(base, nodes), **template.texts()}
 
 
 def _cluster_of(directory: Path, example: str) -> str:
@@ -138,7 +171,7 @@ def _text_for_tables(tables: Path, directory: Path, batch_per_rank: int) -> str:
     )
 
 
-def _expect_free(directory: Path, names: tuple[str, ...], *, force: bool) -> None:
+def _expect_free(directory: Path, names: Iterable[str], *, force: bool) -> None:
     """Raise InputError with every file that would be overwritten."""
     from topologies.errors import Fault, InputError
 
@@ -148,7 +181,16 @@ def _expect_free(directory: Path, names: tuple[str, ...], *, force: bool) -> Non
         raise InputError(Fault(str(path), 0, 0, "", message) for path in in_the_way)
 
 
-def _write(path: Path, content: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content)
-    streams.write_text(str(path))
+def _write(directory: Path, texts: Mapping[str, str], *, force: bool) -> None:
+    """Write the files, each with the line by which an editor finds its schema, and the schemas that are not there."""
+    _expect_free(directory, texts, force=force)
+    files = {name: templates.with_modeline(name, text) for name, text in texts.items()}
+    for name in texts:
+        schema = f"{templates.SCHEMAS}/{templates.KINDS.get(name)}.schema.json"
+        if name in templates.KINDS and (force or not (directory / schema).exists()):
+            files[schema] = templates.schema_text(templates.KINDS[name])
+    for name, text in files.items():
+        path = directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text.encode())
+        streams.write_text(str(path))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from planner.cli import flags, inputs, streams, values
+from planner.cli import completions, flags, inputs, streams, values
 from planner.cli.exits import ExitCode
 from planner.cli.interruption import interruption
 from planner.cli.outputs import Outputs
@@ -33,7 +33,11 @@ def plan(
     set_: flags.SetFlag = None,
     cost_model: Annotated[
         str,
-        typer.Option(metavar="MODEL", help="Minimise the step (physical), or the rating of torchrec or hugectr."),
+        typer.Option(
+            metavar="MODEL",
+            help="Minimise the step (physical), or the rating of torchrec or hugectr.",
+            autocompletion=completions.of_words(completions.cost_models),
+        ),
     ] = "physical",
     policy: flags.PolicyFlag = None,
     tiers: flags.TiersFlag = None,

@@ -33,18 +33,24 @@ def schema(
 ) -> None:
     """Print the JSON Schema of a document.
 
-    With it, an editor completes keys and marks mistakes as you type.
+    With it, an editor completes keys and marks mistakes as you type; files
+    of planner init name theirs in their first line.
 
     \b
     Example:
       planner schema topology > topology.schema.json
     """
+    streams.write_json(schema_document(kind))
+
+
+def schema_document(kind: SchemaKind) -> dict[str, Any]:
+    """The JSON Schema of a kind."""
     document = _model(kind).model_json_schema()
     if kind is SchemaKind.WORKLOAD:
         _allow_a_file_of_tables(document)
     if kind in (SchemaKind.TOPOLOGY, SchemaKind.WORKLOAD):
         _allow_a_base(document, kind)
-    streams.write_json({"$schema": "https://json-schema.org/draft/2020-12/schema", **document})
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **document}
 
 
 def _allow_a_file_of_tables(workload: dict[str, Any]) -> None:

@@ -16,7 +16,7 @@ OTHERS = ("pip", "gh")
 
 @pytest.fixture
 def shell(run, tmp_path, monkeypatch):
-    """`shell(line)`: the exit code of a shell line of planner's commands; a later one runs where those before end well."""
+    """`shell(line)`: the exit code of a line of commands, of which each runs where those before end well."""
     monkeypatch.chdir(tmp_path)
 
     def of_line(line):
@@ -38,7 +38,7 @@ def shell(run, tmp_path, monkeypatch):
 
 
 def test_the_pipeline_of_the_page(run, shell, tmp_path):
-    """Its workflow, hooks and lines end well on the starter; with a limit that the plan passes, the gate stops the job."""
+    """Its workflow, hooks and lines end well on the starter; a limit that the plan passes stops the job."""
     for line in MAKING:
         assert shell(line) == 0, line
     steps = [step["run"] for step in WORKFLOW["jobs"]["plan"]["steps"] if "run" in step]

@@ -1,6 +1,7 @@
 """Every help page: complete, within 80 columns, with an example, as it was last reviewed."""
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 import typer
 
 from planner.cli.app import app
+from planner.cli.panels import PANELS
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "help"
 """Other versions of typer lay the same help out differently."""
@@ -18,6 +20,15 @@ def command_paths(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[st
     yield path
     for name, inner in sorted(getattr(command, "commands", {}).items()):
         yield from command_paths(inner, (*path, name))
+
+
+def flags_of(path: tuple[str, ...]) -> int:
+    """The number of flags of a command, --help among them; of a group 0."""
+    command: Any = typer.main.get_command(app)
+    for name in path:
+        command = command.commands[name]
+    flags = [each for each in command.params if each.param_type_name == "option"]
+    return 0 if hasattr(command, "commands") else len(flags) + 1
 
 
 PATHS = list(command_paths(typer.main.get_command(app)))
@@ -51,6 +62,18 @@ def test_help_is_as_reviewed(run, path):
         golden.write_text(page, encoding="utf-8")
     # the words alone: how a page is wrapped and indented is the business of typer's version
     assert page.split() == golden.read_text(encoding="utf-8").split()
+
+
+@pytest.mark.parametrize("path", [path for path in PATHS if flags_of(path) > 12], ids=" ".join)
+def test_many_flags_are_in_panels(run, path):
+    """More than a dozen flags are listed by what they are for, each of them once, and none without a panel."""
+    page = run(*path, "--help").stdout
+    assert "\nOptions:" not in page
+    assert sum(f"\n{panel}:\n" in page for panel in PANELS) >= 3
+    arguments = page.partition("\nArguments:")[2].partition("\n\n")[0]
+    assert "\n  -" not in arguments
+    listed = page[min(place for panel in PANELS if (place := page.find(f"\n{panel}:\n")) >= 0) :]
+    assert len(re.findall(r"^  -", listed, re.MULTILINE)) == flags_of(path)
 
 
 def test_no_help_page_is_left_over():

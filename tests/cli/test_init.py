@@ -1,5 +1,7 @@
 """`planner init` leaves files that work as they are, and never destroys any."""
 
+import json
+
 import pytest
 
 from cost_models.workload.loading import load_workload
@@ -27,7 +29,8 @@ def test_init_prints_files_and_the_next_command(run, tmp_path):
     """Paths on stdout, what to do with them on stderr; missing directories are made."""
     directory = tmp_path / "a" / "b"
     result = run("init", directory)
-    assert result.stdout.split() == [str(directory / name) for name in STARTERS]
+    schemas = [f"schemas/{kind}.schema.json" for kind in ("topology", "workload", "policy")]
+    assert result.stdout.split() == [str(directory / name) for name in (*STARTERS, *schemas)]
     assert f"planner plan --topology {directory / 'topology.yaml'}" in result.stderr
 
 
@@ -70,3 +73,54 @@ def test_flags_of_models_need_one(run, tmp_path):
     result = run("init", tmp_path, "--batch-per-rank", "8")
     assert result.exit_code == 2
     assert "has no effect without --from-model" in " ".join(result.stderr.split())
+
+
+@pytest.mark.parametrize("template", ["dlrm", "dcnv2", "wukong"])
+def test_templates_are_plans_to_be(run, tmp_path, template):
+    """A cluster of the catalog with so many nodes, a known model on its tables, a policy: valid without a warning."""
+    result = run("init", tmp_path, "--from", "dgx-h100", "--nodes", 4, "--template", template)
+    assert result.exit_code == 0, result.stderr
+    checked = run("check", *(tmp_path / name for name in STARTERS))
+    assert (checked.exit_code, checked.stdout.count(": ok (")) == (0, len(STARTERS)), checked.stdout
+    assert "warning" not in checked.stdout
+    assert load_topology(tmp_path / "topology.yaml").world_size == 32
+    workload = load_workload(tmp_path / "workload.yaml")
+    assert (len(workload.tables), workload.name) == (26, "my-model")
+    planned = ["plan", "-t", tmp_path / "topology.yaml", "-p", tmp_path / "policy.yaml", "--effort", 0, "-q"]
+    assert run(*planned).exit_code == 0
+
+
+def test_a_template_is_what_the_catalog_has(run, tmp_path):
+    """But for its name and the comments: dcnv2 is MLPerf's."""
+    assert run("init", tmp_path, "--template", "dcnv2").exit_code == 0
+    mine, theirs = load_workload(tmp_path / "workload.yaml"), load_workload("dlrm-dcnv2")
+    assert mine.model_copy(update={"name": theirs.name}) == theirs
+
+
+def test_files_name_their_schemas(run, starter):
+    """In the line that YAML language servers read; the schema is that of `planner schema`, and the file keeps to it."""
+    for name in STARTERS:
+        if name.endswith(".yaml"):
+            first = (starter / name).read_text().splitlines()[0]
+            file = first.removeprefix("# yaml-language-server: $schema=")
+            kind = name.removesuffix(".yaml")
+            assert file == f"schemas/{kind}.schema.json"
+            assert json.loads((starter / file).read_text()) == json.loads(run("schema", kind).stdout)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--nodes", 4], "without --from"),
+        (["--from", "dgx-h10"], "did you mean 'dgx-h100'"),
+        (["--template", "dcn"], "did you mean 'dcnv2'"),
+        (["--template", "dcnv2", "--tables", "tables.csv"], "--template"),
+        (["--from", "gb200-nvl72-36x2", "--nodes", 0], "--nodes"),
+    ],
+)
+def test_what_cannot_be_started_from_is_refused(run, tmp_path, words, said):
+    """By name, and nothing is written."""
+    result = run("init", tmp_path / "new", *words)
+    assert result.exit_code == 2
+    assert said in " ".join(result.stderr.split())
+    assert not (tmp_path / "new").exists()

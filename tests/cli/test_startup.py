@@ -31,7 +31,14 @@ print(*{name.partition(".")[0] for name in sys.modules}, file=sys.stderr)
 
 @pytest.mark.parametrize(
     "words",
-    [["--version"], ["--help"], ["plan", "--help"], ["catalog", "--help"], ["catalog", "show", "--help"]],
+    [
+        ["--version"],
+        ["--help"],
+        ["plan", "--help"],
+        ["check", "--help"],
+        ["catalog", "--help"],
+        ["catalog", "show", "--help"],
+    ],
     ids=" ".join,
 )
 def test_nothing_heavy_is_loaded(words):

@@ -1,4 +1,4 @@
-"""The Dockerfile, step by step in an empty folder and without Docker: what its stages copy is enough to install and plan."""
+"""The Dockerfile step by step in an empty folder, without Docker: what its stages copy is enough to plan."""
 
 import json
 import os

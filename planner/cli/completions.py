@@ -1,0 +1,74 @@
+"""What the tab key offers for the values of flags.
+
+A list of words is completed word by word. Libraries are loaded where the words need them, at the press of the key.
+"""
+
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+
+import typer
+
+Complete = Callable[[str], list[str]]
+
+
+def of_words(words: Callable[[], Iterable[str]]) -> Complete:
+    """One of the words."""
+    return lambda incomplete: [word for word in words() if word.startswith(incomplete)]
+
+
+def of_lists(words: Callable[[], Iterable[str]]) -> Complete:
+    """The last word of a list with commas, none of them twice."""
+
+    def complete(incomplete: str) -> list[str]:
+        *before, last = incomplete.split(",")
+        return [",".join([*before, word]) for word in words() if word.startswith(last) and word not in before]
+
+    return complete
+
+
+def tables_of_plan(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The tables of the plan that the command line names; none where it cannot be read."""
+    import json
+
+    given = [ctx.params.get("plan"), *ctx.args]  # before a flag without its value words are not yet arguments
+    with suppress(StopIteration, OSError, ValueError, KeyError, TypeError, RecursionError):
+        file = next(Path(word) for word in given if word is not None and Path(word).is_file())
+        tables = json.loads(file.read_bytes())["tables"]
+        return [name for table in tables if (name := str(table["name"])).startswith(incomplete)]
+    return []
+
+
+def tiers() -> Iterable[str]:
+    """Where a table may be placed."""
+    from cost_models.shards import PLACEMENT_TIERS
+
+    return PLACEMENT_TIERS
+
+
+def shardings() -> Iterable[str]:
+    """How a table may be cut."""
+    from cost_models.shards import SHARDINGS
+
+    return SHARDINGS
+
+
+def state_places() -> Iterable[str]:
+    """Where optimizer state may be."""
+    from cost_models.shards import STATE_PLACES
+
+    return STATE_PLACES
+
+
+def runtimes() -> Iterable[str]:
+    """What may execute a plan."""
+    from planner.formulation.policy import RUNTIMES
+
+    return RUNTIMES
+
+
+def cost_models() -> Iterable[str]:
+    """By what a plan is costed."""
+    from cost_models.registry import COST_MODELS
+
+    return COST_MODELS
