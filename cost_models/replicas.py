@@ -31,6 +31,7 @@ class ReplicaRule(Record):
     """Tables with more copies than the others: TorchRec's `submodule_configs`."""
 
     tables: Globs
+    """Names or patterns of the tables that the rule is for."""
     unless: Annotated[Globs | None, Field(exclude_if=lambda value: value is None)] = None
     """Names that the rule spares."""
     factor: Count

@@ -13,13 +13,14 @@ from typing import Annotated, Literal, get_args
 from pydantic import Field, field_validator, model_validator
 
 from topologies.documents import Record
+from topologies.flops import LATER as LATER
+from topologies.flops import Flops as Flops
 from topologies.messages import MessageRemedy
 from topologies.units import (
     AccessesPerSecond,
     ByteCount,
     BytesPerSecond,
     DollarsPerHour,
-    FlopPerSecond,
     Seconds,
     Share,
     Watts,
@@ -35,10 +36,6 @@ hosts over the network."""
 
 MOST_RANKS = 1 << 18
 """A slip in a count must not take hours and all memory; the largest clusters have some ten thousands."""
-
-
-LATER = Field(exclude_if=lambda value: value is None)
-"""What files need not know of: left out of the content hash where it is unset."""
 
 
 class Memory(Record):
@@ -76,6 +73,7 @@ class RemoteHosts(Record):
     """Parameter hosts: machines without accelerators whose memory the nodes of a group share over the network."""
 
     count: Count
+    """Hosts that the group shares."""
     capacity: ByteCount
     """The memory of one host, for tables."""
     bandwidth: BytesPerSecond
@@ -92,27 +90,11 @@ DescribedMemory = Memory | Storage | StorageClass | RemoteHosts
 """Everything that may hold tables."""
 
 
-class Flops(Record):
-    """Peak dense arithmetic of one accelerator for each data type (no sparsity); unset: not supported."""
-
-    fp32: FlopPerSecond
-    tf32: FlopPerSecond | None = None
-    fp16: FlopPerSecond | None = None
-    bf16: FlopPerSecond | None = None
-    fp8: FlopPerSecond | None = None
-    mxfp8: Annotated[FlopPerSecond | None, LATER] = None
-    mxint8: Annotated[FlopPerSecond | None, LATER] = None
-    mxfp6: Annotated[FlopPerSecond | None, LATER] = None
-    mxfp4: Annotated[FlopPerSecond | None, LATER] = None
-    mx9: Annotated[FlopPerSecond | None, LATER] = None
-    mx6: Annotated[FlopPerSecond | None, LATER] = None
-    mx4: Annotated[FlopPerSecond | None, LATER] = None
-
-
 class Accelerators(Record):
     """The accelerators of one node; all alike."""
 
     count: Count
+    """Of one node."""
     device: Name
     """The key under which the coefficients of this device are found; any text for an unknown one."""
     hbm: Annotated[
@@ -123,20 +105,25 @@ class Accelerators(Record):
     l2: ByteCount | None = None
     """Size of the last-level cache on the device."""
     flops: Flops
+    """Peak rates by data type, of one accelerator."""
 
 
 class Host(Record):
     """The host memory and storage of one node, shared by its accelerators."""
 
     ddr: Memory | None = None
+    """The main memory; unset: none to use."""
     ssd: Storage | None = None
+    """The drives; unset: none to use."""
     scm: Annotated[StorageClass | None, LATER] = None
+    """Byte-addressable memory beside the main one (CXL, Optane); unset: none."""
 
 
 class ScaleUp(Record):
     """The fast fabric inside a domain of accelerators (NVLink, NVSwitch, xGMI)."""
 
     kind: Name
+    """The key of the link's coefficients, as nvlink4; any text for an unknown one."""
     bandwidth: BytesPerSecond
     """Per accelerator, one direction."""
     domain: Count | None = None
@@ -161,7 +148,9 @@ class Nics(Record):
     """Network cards of one node. Scale-out cards serve accelerators in equal consecutive shares."""
 
     kind: Name
+    """The key of the network's coefficients, as roce or infiniband; any text for an unknown one."""
     count: Count
+    """Cards of one node."""
     bandwidth: BytesPerSecond
     """The bandwidth of one card, one direction."""
     latency: Seconds = 2e-6
@@ -171,6 +160,7 @@ class Links(Record):
     """Everything that connects the accelerators of a node with each other, the host and the other nodes."""
 
     pcie: Pcie
+    """Between accelerators and host."""
     scale_up: ScaleUp | None = None
     """Unset: accelerators of a node reach each other over PCIe."""
     scale_out: Nics | None = None
@@ -184,23 +174,34 @@ class Reserve(Record):
     """The share of each tier that a plan must leave free (contexts, communication buffers, the system)."""
 
     hbm: Share = 0.05
+    """Of each accelerator's HBM."""
     ddr: Share = 0.10
+    """Of each node's main memory."""
     ssd: Share = 0.05
+    """Of each node's drives."""
     scm: Annotated[Share, Field(exclude_if=lambda share: share == 0.05)] = 0.05
+    """Of each node's storage-class memory."""
     remote: Annotated[Share, Field(exclude_if=lambda share: share == 0.10)] = 0.10
+    """Of the memory of remote hosts."""
 
 
 class NodeGroup(Record):
     """A number of equal nodes."""
 
     name: Name
+    """What policies, plans and reports call the group."""
     count: Count = 1
+    """Nodes of this group."""
     accelerators: Accelerators
+    """Those of one node."""
     host: Host = Host()
+    """The memory and storage of one node; unset: tables are held in HBM alone."""
     remote: Annotated[RemoteHosts | None, LATER] = None
     """Parameter hosts that the nodes of this group share; they are reached by the cards of links.front_end."""
     links: Links
+    """What connects its accelerators."""
     reserve: Reserve = Reserve()
+    """What plans leave free."""
     price: DollarsPerHour | None = None
     """Per node. Unset: unknown."""
     power: Watts | None = None
@@ -276,6 +277,7 @@ class NetworkLevel(Record):
     """One level of switches above the nodes, counted from below."""
 
     name: Name
+    """What reports call its uplinks."""
     nodes: Count
     """How many nodes stand under one switch (or one plane of rails) of this level."""
     oversubscription: Annotated[float, Field(ge=1, strict=True)] = 1.0
@@ -287,6 +289,7 @@ class Network(Record):
     """The network between nodes: levels from the leaves up; above the last, all is joined at full speed."""
 
     levels: tuple[NetworkLevel, ...] = ()
+    """The levels of switches, from the leaves up; none: all nodes are joined at full speed."""
     rails: Annotated[bool, Field(strict=True)] = False
     """Whether equal cards of all nodes share a leaf (rail-optimised)."""
     in_network_reduction: Annotated[Literal["none", "sharp"], Field(exclude_if=lambda value: value == "none")] = "none"
@@ -313,9 +316,13 @@ class Topology(Record):
     """A cluster."""
 
     name: Name
+    """What plans and reports call the cluster."""
     description: str = ""
+    """What it is and where its numbers come from; the first line is shown in lists."""
     nodes: tuple[NodeGroup, ...]
+    """The node groups; ranks count through them in this order."""
     network: Network = Network()
+    """The switches between the nodes; unset: all nodes are joined at full speed."""
 
     @field_validator("nodes")
     @classmethod

@@ -42,13 +42,17 @@ class Dense(Record):
     """The layers as a graph, instead of bottom_mlp, interaction and top_mlp, which stand for the graph of a DLRM or a
     DCNv2."""
     numerical_features: Annotated[int, Field(ge=0)] = 0
+    """Numbers of a sample that bottom_mlp reads."""
     bottom_mlp: tuple[Annotated[int, Field(ge=1)], ...] = ()
     """Output widths of the layers that read the numerical features."""
     interaction: Literal["concat", "dot", "dcn", "pool"] = "concat"
     """How features meet: joined, pairwise dots (DLRM), low-rank cross layers (DCNv2), average-pooled."""
     dcn_layers: Annotated[int, Field(ge=1)] = 3
+    """Cross layers, with interaction: dcn."""
     dcn_low_rank: Annotated[int, Field(ge=1)] = 512
+    """Columns of a cross layer's inner product, with interaction: dcn."""
     pool_stride: Annotated[int, Field(ge=1)] = 1
+    """Neighbouring numbers that are averaged, with interaction: pool."""
     top_mlp: tuple[Annotated[int, Field(ge=1)], ...] = ()
     """Output widths of the layers after the interaction."""
     macs_per_sample: Annotated[int, Field(ge=0)] | None = None
@@ -72,6 +76,7 @@ class Dense(Record):
     """The format of what layers read and write, and of what is kept for the backward pass. What goes into a product in
     fewer bits is converted on the way. Unset: the format of the matrix products, bf16 where that has fewer bits."""
     optimizer: DenseOptimizer = "sgd"
+    """What updates the dense parameters; its state counts as memory."""
     shampoo: Annotated[Shampoo | None, LATER] = None
     """How the optimizer shampoo is set up. Unset: as its published defaults."""
     sharding: Annotated[DenseSharding | None, LATER] = None

@@ -17,6 +17,8 @@ class DenseSharding(Record):
     """One strategy for the whole dense part."""
 
     strategy: DenseStrategyWord = "replicate"
+    """replicate: all of it on each rank; zero1: optimizer state is sharded; zero2: gradients, too; fsdp: weights,
+    too."""
     over: Annotated[ShardedOver, Field(exclude_if=lambda over: over == "world")] = "world"
     """The ranks that share what is sharded: all of them, or those of each node (HYBRID_SHARD of PyTorch's FSDP)."""
 

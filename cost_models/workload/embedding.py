@@ -18,7 +18,9 @@ class Embedding(Record):
     """What holds for every table that does not say otherwise."""
 
     dtype: Dtype = "fp32"
+    """The format in which rows are stored."""
     optimizer: Optimizer = "rowwise_adagrad"
+    """What updates rows; its state follows the table."""
     compressor: Annotated[compressors.Word | None, LATER] = None
     """Of tables with more rows than `compress_above`."""
     mixed_dimensions: Annotated[MixedDimensions | None, LATER] = None

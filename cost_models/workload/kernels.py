@@ -39,13 +39,16 @@ class MultipassPrefetch(Record):
     """How rows are fetched in several passes."""
 
     num_passes: int
+    """Passes."""
     min_splitable_pass_size: int
+    """Ids below which a pass is not split."""
 
 
 class CacheParams(Record):
     """Settings of the cache in HBM of a table below it."""
 
     algorithm: Literal["LRU", "LFU"] | None = None
+    """Which row leaves a full cache: the least recently or the least frequently used."""
     load_factor: Annotated[float, Field(gt=0, le=1)] | None = None
     """Share of the rows that the cache holds. Where the plan caches the table, the plan's own share stands for it."""
     reserved_memory: Annotated[float, Field(ge=0)] | None = None
@@ -53,31 +56,48 @@ class CacheParams(Record):
     precision: DataType | None = None
     """The data type of the cached rows. Unset: as the table is stored."""
     prefetch_pipeline: bool | None = None
+    """Whether rows of the next batch are fetched ahead."""
     multipass_prefetch_config: MultipassPrefetch | None = None
+    """Fetch them in several passes; unset: in one."""
 
 
 class KeyValueParams(Record):
     """Settings of tables on drives and parameter servers."""
 
     ssd_storage_directory: str | None = None
+    """The folder on the drive."""
     ssd_rocksdb_write_buffer_size: int | None = None
+    """Bytes of RocksDB's write buffer."""
     ssd_rocksdb_shards: int | None = None
+    """Shards of the store."""
     gather_ssd_cache_stats: bool | None = None
+    """Whether hits and misses are counted."""
     use_passed_in_path: bool = True
+    """Whether the given folder is used as it is."""
     l2_cache_size: int | None = None
     """GB"""
     max_l1_cache_size: int | None = None
     """MB"""
     enable_async_update: bool | None = None
+    """Whether rows are written in the background."""
     bulk_init_chunk_size: int | None = None
+    """Rows that are initialised at a time."""
     lazy_bulk_init_enabled: bool | None = None
+    """Whether rows are initialised in the background."""
     enable_raw_embedding_streaming: bool | None = None
+    """Whether updated rows are streamed to a server."""
     res_store_shards: int | None = None
+    """Shards of the store that streamed rows go to."""
     load_ckpt_without_opt: bool = False
+    """Whether a checkpoint is loaded without its optimizer state."""
     ps_hosts: tuple[tuple[str, int], ...] | None = None
+    """Parameter servers: host and port of each."""
     ps_client_thread_num: int | None = None
+    """Threads of their client."""
     ps_max_key_per_request: int | None = None
+    """The most keys of one request."""
     ps_max_local_index_length: int | None = None
+    """The most indices that are looked up at once."""
 
 
 class KernelSettings(Record):
@@ -88,11 +108,15 @@ class KernelSettings(Record):
     enforce_hbm: bool | None = None
     """Whether weights and optimizer state are in HBM whatever the kernel."""
     stochastic_rounding: bool | None = None
+    """Whether updated weights of fewer than 32 bits are rounded at random. Of FBGEMM."""
     bounds_check_mode: BoundsCheckMode | None = None
+    """What happens to an id that the table does not have."""
     output_dtype: DataType | None = None
     """The data type of the vectors that the lookup writes."""
     cache_params: CacheParams | None = None
+    """Settings of the table's cache in HBM."""
     key_value_params: KeyValueParams | None = None
+    """Settings of a table on drives or parameter servers."""
 
     @property
     def cache_dtype(self) -> Dtype | None:

@@ -86,6 +86,7 @@ class Layer(Record):
     per: Literal["sample", "token"] = "sample"
     """Whether a linear layer reads all tokens of a sample as one vector, or each by itself."""
     bias: bool = True
+    """Whether linear layers, projections included, add one."""
     inner_bias: Annotated[bool, Field(exclude_if=lambda value: value)] = True
     """Whether the inner product of a cross layer has a bias, too. TorchRec's LowRankCrossNet has none."""
     vectors: Width | None = None
@@ -101,9 +102,11 @@ class Layer(Record):
     count: Width = 1
     """Layers in a row."""
     heads: Width | None = None
+    """Query heads of an attention."""
     kv_heads: Width | None = None
     """Heads of keys and values, which several query heads share. Unset: as many as heads."""
     head_dim: Width | None = None
+    """Numbers of a head."""
     causal: bool = False
     """Whether a place of a history sees only those before, which halves the products."""
     stride: Width | None = None

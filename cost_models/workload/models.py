@@ -34,7 +34,9 @@ class Communication(Record):
     """Precision of the pooled embeddings (forward) and of their gradients (backward) on the wire."""
 
     forward: Dtype = "fp32"
+    """Of the pooled vectors."""
     backward: Dtype = "fp32"
+    """Of their gradients."""
 
 
 class Ingestion(Record):
@@ -62,15 +64,21 @@ class Workload(Record):
     """A model, its batch and the way it is trained."""
 
     name: Name
+    """What plans and reports call the model."""
     description: str = ""
+    """What it is and where its numbers come from; the first line is shown in lists."""
     global_batch: Annotated[int, Field(ge=1), Whole] | None = None
     """Samples per step over all ranks."""
     batch_per_rank: Annotated[int, Field(ge=1), Whole] | None = None
     """Samples per step of one rank; instead of global_batch."""
     tables: tuple[TableProfile, ...]
+    """The embedding tables; in a file also the name of a CSV, Parquet or YAML file beside it."""
     embedding: Embedding = Embedding()
+    """Format and optimizer of tables that state none."""
     communication: Communication = Communication()
+    """Formats of vectors and gradients on the wire."""
     dense: Dense = Dense()
+    """Everything but the tables; unset: it costs nothing."""
     pipeline: Pipeline = "sparse-dist"
     """What overlaps: nothing, the next batch's ids with the dense part, and also its cache misses."""
     free_inputs_early: Annotated[bool, Field(exclude_if=lambda early: not early)] = False
@@ -88,6 +96,7 @@ class Workload(Record):
     """The fixed overhead of a step, instead of what the software profile says of it. The dense optimizer is a part of
     it, and counts where it takes longer."""
     mode: Literal["training", "inference"] = "training"
+    """training, or inference: the forward pass alone."""
     towers: Annotated[Towers | None, LATER] = None
     """Tables that keep to one scale-up domain each, and modules between them and the dense part. Unset: none."""
 

@@ -24,6 +24,7 @@ class TableProfile(Record):
     """One embedding table and how a training step uses it."""
 
     name: Name
+    """What plans, policies and exports call the table."""
     rows: Annotated[int, Field(ge=1, le=10**13), Whole]
     """Number of embeddings."""
     dim: Annotated[int, Field(ge=4, le=65536), Whole]

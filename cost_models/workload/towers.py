@@ -46,7 +46,9 @@ class Towers(Record):
     sizes: Annotated[tuple[Width, ...], Field(exclude_if=lambda sizes: not sizes)] = ()
     """Output widths of the layers of an mlp module."""
     dcn_layers: Annotated[int, Field(ge=1)] = 1
+    """Cross layers of a dcn module."""
     dcn_low_rank: Annotated[int, Field(ge=1)] = 512
+    """Columns of their inner product."""
     group: Groups = ()
     """The tower, counted from 0, of tables by name or pattern; others go to the towers with the fewest columns."""
     imbalance: Annotated[float | None, Field(ge=1, exclude_if=lambda value: value is None)] = None

@@ -75,10 +75,13 @@ class PriceSheet(Site):
     """Prices and power of one day."""
 
     name: Name
+    """What reports call the sheet."""
     description: str = ""
+    """Whose prices these are."""
     date: datetime.date
     """When these prices held."""
     currency: Literal["USD"] = "USD"
+    """Of all prices."""
     source: str
     """Where the prices are from."""
     tariff: Name = ON_DEMAND

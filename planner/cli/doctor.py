@@ -121,7 +121,7 @@ def _small_plan() -> Observation:
     """Plan what `planner init` writes: every library loads and the solver answers."""
     try:
         from cost_models.workload.loading import load_workload
-        from planner.cli.init import SHIPPED
+        from planner.cli.templates import SHIPPED
         from planner.planning.planning import plan
         from topologies.loading import load_topology
         from topologies.units import format_seconds

@@ -57,7 +57,8 @@ def _allow_a_file_of_tables(workload: dict[str, Any]) -> None:
     """`tables: tables.csv`, which is resolved before the model sees it."""
     file = {"type": "string", "description": "A CSV, Parquet or YAML file, relative to this one."}
     properties = workload["properties"]
-    properties["tables"] = {"anyOf": [file, properties["tables"]]}
+    words = properties["tables"].pop("description")
+    properties["tables"] = {"anyOf": [file, properties["tables"]], "description": words}
 
 
 def _allow_a_base(document: dict[str, Any], kind: SchemaKind) -> None:

@@ -55,7 +55,7 @@ def topology_text(base: str | None, nodes: int | None) -> str:
 
     count = load_topology(base, nodes=nodes).nodes[0].count
     return (
-        f"# A cluster on the base of {base}, which planner catalog show {base} prints; what is set here comes instead.\n"
+        f"# A cluster on the base of {base}; what is set here comes instead. The base: planner catalog show {base}\n"
         "# All keys: planner schema topology\n"
         f"base: {base}\n"
         "name: my-cluster\n"

@@ -21,10 +21,13 @@ class ResourceWeight(Record):
     """The share of a stage's weight that lies on one kind of resource, spread evenly over its instances."""
 
     stage: str
+    """The stage."""
     resource: str
+    """The kind of resource."""
     group: str | None
     """Node group whose ranks' resource it is; null for a resource that ranks of several groups share."""
     share: float
+    """Of the stage's weight; what all resources and tables have of it is 1 at most."""
     ranks: Confinement = None
 
 
@@ -32,17 +35,22 @@ class TableWeight(Record):
     """The share of a stage's weight that lies on one table: the stage lasts at least as long as its largest block."""
 
     stage: str
+    """The stage."""
     table: str
+    """The table."""
     share: float
+    """Of the stage's weight."""
 
 
 class MemoryMultiplier(Record):
     """The dual multiplier of a memory tier: what a byte of it is worth in the proof."""
 
     tier: MemoryTier | Literal["loss"]
-    """`loss`: the policy's budget of losses, one memory of all ranks."""
+    """The memory; `loss`: the policy's budget of losses, one memory of all ranks."""
     group: str
+    """The node group whose memory it is."""
     seconds_per_byte: float
+    """The multiplier."""
     ranks: Confinement = None
 
 
@@ -51,12 +59,17 @@ class FunctionMultiplier(Record):
     the multiplier of one of its instances."""
 
     stage: str
+    """The stage that the resource is busy in."""
     resource: str
+    """The kind of resource."""
     group: str
     """The ranks of the node group: blocks that are placed there, and the instances that they use."""
     family: Literal["fekete_schepers", "martello_toth", "burdett_johnson", "carlier_clautiaux_moukrim"]
+    """The family of functions, by those who published it."""
     parameter: float
+    """Which function of the family."""
     seconds: float
+    """The multiplier: seconds that one whole instance is worth."""
 
 
 class ProofPacking(Record):
@@ -68,15 +81,20 @@ class ProofPacking(Record):
     """
 
     threshold_s: float
+    """No plan is faster than this."""
     weights: tuple[ResourceWeight, ...]
+    """Shares of resources, as in the proof that this is part of."""
     memory_multipliers: tuple[MemoryMultiplier, ...]
+    """Those of memory that are not 0."""
     functions: tuple[FunctionMultiplier, ...]
+    """The dual feasible functions and their multipliers."""
 
 
 class NodeDecision(Record):
     """What a branch node decides: a block of a table, by the numbers of block types in the planner's enumeration."""
 
     first: int
+    """The first of the block types."""
     last: int
     """The block is of one of the types from `first` to `last`."""
     place: int | None
@@ -87,6 +105,7 @@ class BranchedTable(Record):
     """What the children of a branch node decide."""
 
     table: str
+    """Its name."""
     part: int
     """0 for the table's widest block (a fixed option's first one), 1 for the next one, and so on."""
 
@@ -111,14 +130,18 @@ class ProofTree(Record):
     """Branch nodes that together hold every plan faster than a threshold; the leaves have multipliers."""
 
     threshold_s: float
+    """Its nodes together hold every plan faster than this."""
     nodes: tuple[ProofNode, ...]
+    """Each after its parent; the first is the root."""
 
 
 class DividedCase(Record):
     """A case of plans that is divided by the widest block of a table, or the first one of an option that is not cut."""
 
     table: str
+    """Its name."""
     first: int
+    """The first of the block types inside."""
     last: int
     """Inside are the plans where it is one of the block types from `first` to `last` in the planner's enumeration."""
 
@@ -127,10 +150,12 @@ class RefutedCase(Record):
     """A case that has no plan faster than a threshold, as these prices show."""
 
     threshold_s: float
+    """The case has no plan faster than this."""
     prices: tuple[tuple[int, float], ...]
     """(block type, seconds that each block from this one up to the next entry's is worth on a rank, or on all ranks of
     a node; 0 before the first)."""
     memory_multipliers: tuple[MemoryMultiplier, ...]
+    """Those of memory that are not 0."""
 
 
 class ProofPatterns(Record):
@@ -143,6 +168,7 @@ class ProofPatterns(Record):
     cells: int
     """Into which a threshold is divided: loads are rounded down to whole cells."""
     cases: tuple[DividedCase | RefutedCase, ...]
+    """The parts of the cases, each divided one before its two parts."""
 
 
 class Proof(Record):
@@ -188,10 +214,13 @@ class ProofCases(Record):
     """
 
     stage: str
+    """The stage whose seconds tell the two cases apart."""
     seconds: float
     """Without what of the stage no placement changes."""
     below: Proof
+    """The proof of the first case."""
     above: Proof
+    """The proof of the second case."""
 
 
 Proof.model_rebuild()

@@ -15,6 +15,7 @@ class OtherDense(DenseSharding):
     """A strategy that the policy allows and the plan does not take."""
 
     rejected: Rejected
+    """Why the plan does not take it."""
     lower_bound_s: float | None
     """No plan of it is faster; null where nothing fits."""
     step_s: float | None

@@ -19,7 +19,9 @@ class RankTraffic(Record):
     """Bytes in or out of one rank."""
 
     rank: int
+    """Its number."""
     bytes: int
+    """How many."""
 
 
 class Moves(Record):
@@ -27,6 +29,7 @@ class Moves(Record):
     groups of ranks, all of it is of one group: every other one moves as much."""
 
     former: FormerPlan
+    """The plan that was followed."""
     limit_bytes: int | None
     """The most that may move (--max-move)."""
     pay_back_steps: int | None

@@ -15,6 +15,7 @@ class Source(Record):
     """An input that the plan was computed for."""
 
     name: str
+    """Its own name."""
     fingerprint: str
     """Content hash over all fields."""
     content: dict[str, Any]
@@ -25,9 +26,13 @@ class CoefficientSources(Record):
     """The coefficient files behind the costs."""
 
     fingerprint: str
+    """Content hash over all coefficients that were used."""
     software: str
+    """The software profile."""
     devices: tuple[str, ...]
+    """The devices whose coefficients were used."""
     links: tuple[str, ...]
+    """The links and networks whose coefficients were used."""
     kinds: dict[str, int]
     """How many of the coefficients are spec, measured, fitted or assumed."""
 
@@ -48,12 +53,19 @@ class Provenance(Record):
     """What the plan was computed for, with and by."""
 
     planner_version: str
+    """The version that wrote the plan."""
     topology: Source
+    """The cluster."""
     workload: Source
+    """The model."""
     coefficients: CoefficientSources
+    """The numbers that the costs rest on."""
     cost_model: str
+    """physical, torchrec or hugectr."""
     solver: str
+    """What found the plan."""
     seed: int
+    """That random choices were drawn with."""
     wall_s: float | None = None
     """Always null in a file: the same inputs give the same bytes. The command line prints the time."""
     policy: Annotated[Policy, PlainSerializer(_dump_policy, return_type=dict[str, Any], when_used="json")]

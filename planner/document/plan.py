@@ -35,8 +35,11 @@ class ErrorBar(Record):
     """Where a predicted time would be measured: `coverage` of the measurements lie between `low_s` and `high_s`."""
 
     low_s: float
+    """The lower end, in seconds."""
     high_s: float
+    """The upper end, in seconds."""
     coverage: float
+    """Share of measurements between the two."""
     basis: str
     """What the prediction rests on: coefficients with data, whole steps that were measured."""
     spec_only: tuple[str, ...] = ()
@@ -47,6 +50,7 @@ class Objective(Record):
     """What the planner minimised: the step in seconds, or the rating of the cost model (hugectr: without a unit)."""
 
     step_s: float
+    """The step, or rating, of the plan: the sum of its stages."""
     lower_bound_s: float
     """No placement is faster that the policy allows and that is one of the options: `provenance.cuts` and
     `provenance.cache_fractions` say which these are."""
@@ -62,6 +66,7 @@ class Objective(Record):
     error_bar: ErrorBar | None = None
     """The band of step_s; null where `no_error_bar` says why."""
     no_error_bar: Annotated[str | None, Field(exclude_if=lambda value: value is None)] = None
+    """Why the step has no band."""
     best_step_s: Annotated[float | None, Field(exclude_if=lambda value: value is None)] = None
     """The shortest step found, where up to 0.1 % of it, or what the policy's goals allow, was given up for what else
     is wanted: with a former plan fewer moved bytes; else no rank above 90 % of its usable HBM, then few blocks, then a
@@ -80,15 +85,20 @@ class Simulated(Record):
     """The step as the event-driven simulator finds it."""
 
     step_s: float
+    """Seconds of the step."""
     samples_per_s: float
+    """Samples over all ranks in a second."""
     exposed_comm_fraction: float
+    """Share of the step in which ranks exchange and do not compute, mean over ranks."""
 
 
 class StageTime(Record):
     """One stage of the step."""
 
     name: str
+    """Which stage: see the words of `planner explain`."""
     seconds: float
+    """How long it takes; under a rating its part of that."""
     critical_rank: int | None
     """The first rank that makes the stage as long as it is; null where only a constant does."""
     error_bar: ErrorBar | None = None
@@ -122,6 +132,7 @@ class GoalReached(Record):
     """How far the plan reaches one of the goals that its policy names."""
 
     name: GoalName
+    """Which goal."""
     tolerance: float
     """Share of the best value that may be given up for the goals after it."""
     best: float
@@ -135,11 +146,14 @@ class TablePlan(Record):
     """Where one table lives."""
 
     name: str
+    """Its name in the workload."""
     sharding: Sharding
     """How it is cut. `multi_node_row_wise`: a part of ceil(rows / nodes) rows on each of several nodes, in any order of
     the nodes, is cut over the ranks of the node."""
     tier: PlacementTier
+    """Where its rows are at home, and whether a cache in HBM serves them."""
     dtype: Dtype
+    """The format in which rows are stored."""
     cache_fraction: float | None
     """Share of the rows that the HBM cache holds; null where there is none."""
     optimizer_state: Annotated[StatePlace, Field(exclude_if=lambda place: place == "with_table")] = "with_table"
@@ -150,13 +164,17 @@ class TablePlan(Record):
     """What the table has become of the policy's variants; unset where it names none. Shards are of what is stored: of
     two parts, of the quotient table, with all rows of the remainder table beside each."""
     shards: Shards
+    """Its parts: rank, rows, columns and bytes of each; consecutive ranks that hold the same are one part with
+    `replicas`."""
 
 
 class RankPlan(Record):
     """What one rank holds and how long it is busy."""
 
     rank: int
+    """Its number, from 0."""
     node: int
+    """The node that it is on, from 0."""
     bytes: TierBytes
     """All that the rank takes, the dense part included."""
     capacity: TierBytes
@@ -177,8 +195,11 @@ class OtherExchange(Record):
     """The best plan and the bound under the other exchange of vectors that the policy leaves open."""
 
     exchange: VectorExchange
+    """The exchange that the plan does not take."""
     step_s: float
+    """The shortest step that was found under it."""
     lower_bound_s: float
+    """No placement under it is faster."""
     proof: Proof
     """Why no placement is faster than that, from the options of this plan."""
 
@@ -187,13 +208,22 @@ class Plan(Record):
     """A plan, or the proof that there is none."""
 
     kind: Literal["plan"] = "plan"
+    """Says what the file is."""
     schema_version: Literal[3] = SCHEMA_VERSION
+    """The version of this format; older ones are read, too."""
     status: Status
+    """optimal: proven so. feasible: a plan with a gap. infeasible: proven that there is none. timeout: none found,
+    nothing proven."""
     objective: Objective | None
+    """What was minimised, and its bound; null without a plan."""
     simulated: Simulated | None
+    """The step as simulated; null where it was not."""
     stages: tuple[StageTime, ...]
+    """Stages of the step, in its order; those that others hide are left out."""
     tables: tuple[TablePlan, ...]
+    """Where each table is, in the order of the workload."""
     ranks: tuple[RankPlan, ...]
+    """What each rank holds; of one group, where ranks are in groups."""
     quality: Annotated[QualityPaid | None, Field(exclude_if=lambda value: value is None)] = None
     """Where the policy names variants: what those of the plan lose, of the budget."""
     replicas: Annotated[PlannedReplicas | None, Field(exclude_if=lambda value: value is None)] = None
@@ -205,13 +235,16 @@ class Plan(Record):
     goals: Annotated[tuple[GoalReached, ...], Field(exclude_if=lambda value: not value)] = ()
     """Where the policy names goals: how far each is reached, in their order."""
     provenance: Provenance
+    """What the plan was computed for, with and by."""
     proof: Annotated[Proof | None, Field(exclude_if=lambda value: value is None)] = None
     """Why no placement is faster than the lower bound."""
     other_exchange: Annotated[OtherExchange | None, Field(exclude_if=lambda value: value is None)] = None
     """Of a policy that leaves the exchange open: what is proven under the other one, which the lower bound covers,
     too."""
     infeasibility: Annotated[Infeasibility | None, Field(exclude_if=lambda value: value is None)] = None
+    """Why there is no plan; with status infeasible."""
     unplaced: Annotated[Unplaced | None, Field(exclude_if=lambda value: value is None)] = None
+    """Why none was found; with status timeout."""
     moves: Annotated[Moves | None, Field(exclude_if=lambda value: value is None)] = None
     """What moves, where the plan follows another."""
 

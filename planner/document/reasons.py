@@ -13,6 +13,7 @@ class TierShortage(Record):
     """What one tier lacks."""
 
     tier: MemoryTier
+    """The memory."""
     capacity_bytes: int
     """Usable bytes of the whole cluster."""
     short_bytes: int | None
@@ -23,9 +24,11 @@ class TableDemand(Record):
     """A table that is to blame."""
 
     name: str
+    """Its name."""
     bytes: int
     """Weights and optimizer state."""
     reason: str
+    """Why it is to blame."""
 
 
 class Remedy(Record):
@@ -34,9 +37,11 @@ class Remedy(Record):
     change: (
         Literal["tiers", "nodes", "reserve", "dtype", "optimizer", "optimizer_state", "shardings", "dense"] | MemoryTier
     )
+    """What changes: a field of the inputs or the policy, or a memory."""
     group: str | None
     """The node group that changes; null where it is not the cluster."""
     was: str
+    """Its value now, in words."""
     value: str | None
     """The smallest change that makes the tables fit, in whole steps; null where none does."""
     flags: str | None
@@ -44,14 +49,18 @@ class Remedy(Record):
     least: str | None
     """The step before this one is proven not to suffice; below `value` where nothing could be placed in between."""
     words: str
+    """The change and what it does in one sentence."""
 
 
 class Infeasibility(Record):
     """Why there is no plan."""
 
     summary: str
+    """The reason in one sentence."""
     tiers: tuple[TierShortage, ...]
+    """What each memory lacks."""
     tables: tuple[TableDemand, ...]
+    """The tables that are to blame."""
     memory_multipliers: tuple[MemoryMultiplier, ...]
     """At these multipliers even the cheapest options of all tables cost more than all memory; none where a table has no
     option that fits, and after an exhaustive search."""
@@ -65,6 +74,8 @@ class Unplaced(Record):
     """Why a search ended without a plan, though nothing proves that there is none."""
 
     summary: str
+    """The reason in one sentence."""
     tables: tuple[TableDemand, ...]
     """Those whose smallest shards are the largest."""
     remedies: tuple[Remedy, ...] = ()
+    """Single changes that help, and those that do not."""

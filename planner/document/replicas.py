@@ -21,8 +21,11 @@ class OtherReplicas(Record):
     """A choice of replicas that the policy allows and the plan does not take."""
 
     factor: Count
+    """Groups, each with a copy of all tables."""
     layout: Layout | None
+    """Which ranks a group has: see `replicas.layout`; null for one world."""
     rejected: Rejected
+    """Why the plan does not take it."""
     lower_bound_s: float | None
     """No plan of it is faster; null where nothing fits."""
     step_s: float | None
@@ -42,6 +45,7 @@ class PlannedReplicas(Record):
     layout: Layout | None
     """intra: group i has the ranks i, M + i, 2 M + i, ...; inter: a run of ranks. Null for one world."""
     strategy: SyncStrategy | None
+    """How copies are brought together; null for one world."""
     sync_every: Count | None
     """Steps from one averaging of weights to the next."""
     state_every: Count | None

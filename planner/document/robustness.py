@@ -12,7 +12,9 @@ class ScenarioFigures(Record):
     """What a plan takes over many scenarios."""
 
     mean_s: float
+    """The mean step, in seconds."""
     quantile_s: float
+    """The quantile of the step, in seconds."""
     overfull: Annotated[int | None, Field(exclude_if=lambda value: value is None)] = None
     """Scenarios in which some memory would hold more than it can, of an estimate: plans keep to the memory at the
     profiles' means."""
@@ -22,7 +24,9 @@ class JudgedPlans(Record):
     """Both plans in the same scenarios."""
 
     seed: int
+    """That the scenarios were drawn with."""
     scenarios: int
+    """How many were drawn."""
     nominal: ScenarioFigures
     """Of the plan whose step is shortest at the profiles' means."""
     planned: ScenarioFigures
@@ -43,9 +47,13 @@ class Robustness(Record):
     """How a plan was chosen by a quantile of the step."""
 
     quantile: Quantile
+    """The quantile that was minimised, as p95."""
     pooling_drift: float
+    """Standard deviation of a table's mean number of ids between scenarios, over that mean."""
     skew_drift: float
+    """The same of the exponent of its access curve."""
     slow_rank: float
+    """In every scenario the device of one rank, any of them, takes so many times as long."""
     assumed: tuple[str, ...]
     """Which of these three nobody stated."""
     nominal_step_s: float

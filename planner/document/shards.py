@@ -13,6 +13,13 @@ from cost_models.shards import EVERYWHERE, MEMORY_TIERS, Ints, MemoryTier
 from topologies.documents import Record, with_fields
 
 _SHARD_KEYS = ("rank", "row_start", "rows", "column_start", "columns", "bytes")
+_SHARD_WORDS = (
+    "The rank that holds the shard.",
+    "Its first row in the table.",
+    "How many rows it has.",
+    "Its first column in the table.",
+    "How many columns it has.",
+)
 _HOT_ROWS = "hot_rows"
 """The key that only shards of split tables have."""
 REPLICAS = "replicas"
@@ -147,9 +154,14 @@ class Shards:
     @classmethod
     def __get_pydantic_json_schema__(cls, _schema: CoreSchema, _handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         whole = {"type": "integer", "minimum": 0}
-        size = {"type": "object", "properties": dict.fromkeys(MEMORY_TIERS, whole), "required": list(EVERYWHERE)}
+        of_memories = {memory: {**whole, "description": f"Bytes in {memory}."} for memory in MEMORY_TIERS}
+        words = "What the shard takes, optimizer state and cache included."
+        size = {"type": "object", "properties": of_memories, "required": list(EVERYWHERE), "description": words}
         words = "Of a split table: the first so many rows of the shard are in HBM, the others at home; else unset."
-        properties = {**dict.fromkeys(_SHARD_KEYS[:5], whole), "bytes": size}
+        properties: dict[str, object] = {
+            key: {**whole, "description": what} for key, what in zip(_SHARD_KEYS[:5], _SHARD_WORDS, strict=True)
+        }
+        properties["bytes"] = size
         properties[_HOT_ROWS] = {**whole, "description": words}
         words = "So many ranks, this one and those that follow it, hold the same; else unset."
         properties[REPLICAS] = {"type": "integer", "minimum": 2, "maximum": _MOST_RANKS, "description": words}
@@ -163,10 +175,15 @@ def _is_split(shard: object) -> bool:
     return isinstance(shard, dict) and _HOT_ROWS in shard
 
 
-_WHERE_ANY = Annotated[int, Field(default=0, exclude_if=lambda size: size == 0)]
+_IF_ANY = Field(default=0, exclude_if=lambda size: size == 0)
 
 
-@with_fields({memory: int if memory in EVERYWHERE else _WHERE_ANY for memory in MEMORY_TIERS})
+@with_fields(
+    {
+        memory: Annotated[int, Field(description=f"Bytes in {memory}."), *(() if memory in EVERYWHERE else [_IF_ANY])]
+        for memory in MEMORY_TIERS
+    }
+)
 class TierBytes(Record):
     """Bytes in each memory tier."""
 

@@ -120,6 +120,7 @@ class Limits(Record):
     tiers: Tiers | None = None
     """Only these."""
     forbid_tiers: Tiers | None = None
+    """Where they may not be placed."""
     shardings: Shardings | None = None
     """Only these."""
     tiers_of: dict[Sharding, Tiers] | None = None
@@ -141,6 +142,7 @@ class Limits(Record):
     nodes: Ranks | None = None
     """Every shard of the tables stays on the ranks of these, numbered from 0 in the order of the topology."""
     forbid_ranks: Ranks | None = None
+    """Ranks that hold none of them: numbers and ranges, as 0-3."""
     max_shards: Annotated[int, Field(ge=1)] | None = None
     """Parts that a table may be cut into. Replicas (data_parallel) are one part. Where its columns have more than 64
     partitions into so many parts, its blocks are wider than 1/(max_shards + 1) of them."""
@@ -152,6 +154,7 @@ class TableRule(Limits):
     """Limits of the tables whose names match."""
 
     match: Globs
+    """Names or patterns of the tables that the rule is for."""
     unless: Globs | None = None
     """Names that the rule spares."""
 
@@ -160,10 +163,12 @@ class Group(Record):
     """Tables that are to be together or apart. A plain list of names means `on: rank`."""
 
     tables: Globs
+    """Their names, or patterns."""
     on: Literal["rank", "node"] = "rank"
+    """What they share or do not share: a rank, or a node."""
 
 
-@with_fields({memory: Annotated[Kept, Field(default=Amount())] for memory in MEMORY_TIERS})
+@with_fields({memory: Annotated[Kept, Field(default=Amount(), description=f"Of {memory}.")] for memory in MEMORY_TIERS})
 class PolicyReserve(Record):
     """Memory that stays free beyond the topology's own reserve: a share of what that leaves, or bytes per rank (HBM),
     per node (DDR, SSD, storage-class memory) and of all hosts of a node group (remote)."""
@@ -177,18 +182,24 @@ class Policy(Limits):
     """What a plan may use. Limits at the top hold for all tables, those of `tables` for the ones that match."""
 
     kind: Literal["policy"] = "policy"
+    """Says what the file is."""
     schema_version: Literal[1] = 1
+    """The version of this format."""
     runtime: Runtime = "any"
     """What is to execute the plan: only what it executes correctly is used, and times are those of its software profile
     unless the workload's user chose one."""
     tiers: Tiers = USUAL_TIERS
+    """Where tables may be placed."""
     shardings: Shardings = USUAL_SHARDINGS
+    """How tables may be cut."""
     exchange: Annotated[Exchange, Field(exclude_if=lambda exchange: exchange == "flat")] = "flat"
     """How vectors come to the ranks of their samples, and gradients back: at once (flat), inside each tower (a scale-up
     domain, or several) first and then among the ranks at one place in all towers (sptt), or whichever makes the step
     shorter (auto). No runtime that we know exchanges as sptt does: with one, auto means flat."""
     reserve: PolicyReserve = PolicyReserve()
+    """Memory that stays free beyond the topology's own reserve."""
     tables: tuple[TableRule, ...] = ()
+    """Further limits of the tables whose names match; all rules that match hold."""
     colocate: tuple[Annotated[Group, BeforeValidator(_as_group)], ...] = ()
     """Groups of tables whose shards are all on one and the same rank, hence whole tables; or on one node."""
     separate: tuple[Annotated[Group, BeforeValidator(_as_group)], ...] = ()

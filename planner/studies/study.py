@@ -42,12 +42,15 @@ class Range(Record):
     """Values from `first` up to `last`, by a constant step or factor, or as a number of points."""
 
     first: Any
+    """The first value."""
     last: Any
+    """The last value, which a step or factor may fall short of."""
     step: Any = None
     """What is added, in the unit of the field."""
     factor: Annotated[float, Field(gt=1)] | None = None
     """What is multiplied by."""
     points: Annotated[int, Field(ge=2, le=100_000, strict=True)] | None = None
+    """Number of values, both ends among them."""
     spacing: Literal["linear", "log"] = "linear"
     """How the `points` are spaced."""
 
@@ -68,6 +71,7 @@ class Scenario(Record):
     """A named set of changes."""
 
     name: Name
+    """What results call it."""
     set: dict[str, Any] = Field(default_factory=dict)
     """Values by dotted path, as under `axes`."""
 
@@ -76,7 +80,9 @@ class Limit(Record):
     """What a figure may be."""
 
     min: float | None = None
+    """No less than this; units as in the figure's name."""
     max: float | None = None
+    """No more than this; units as in the figure's name."""
 
     @model_validator(mode="after")
     def _some_room(self) -> Self:
@@ -95,6 +101,7 @@ class Search(Record):
     gap: Share = 0.01
     """Stop this close to the bound."""
     seed: Annotated[int, Field(ge=0, strict=True)] = 0
+    """Same study and seed, same results."""
     prove: bool = False
     """Whether branching raises the bound after the search, as `planner plan` does; it takes most of the time
     where tables are few."""
@@ -108,7 +115,9 @@ class Measured(Record):
     at: dict[str, Any]
     """The point: `scenario`, and values of axes as the study writes them."""
     step_s: float
+    """The measured step: a quantity, as 20ms, or a number of seconds."""
     source: str
+    """Where it was published or measured."""
 
     @model_validator(mode="before")
     @classmethod
@@ -142,9 +151,13 @@ class Study(Record):
     """A grid of points: every scenario with every combination of the axes' values."""
 
     kind: Literal["study"] = "study"
+    """Says what the file is."""
     schema_version: Literal[1] = 1
+    """The version of this format."""
     name: Name
+    """What results and reports call the study."""
     description: str = ""
+    """What it asks."""
     topology: Source | None = None
     """The cluster; unset where an axis or every scenario says it."""
     workload: Source | None = None
@@ -152,6 +165,7 @@ class Study(Record):
     policy: Source | None = None
     """A policy file."""
     cost_model: Literal["physical"] = "physical"
+    """physical, torchrec or hugectr."""
     prices: Source | None = None
     """A price sheet. Unset: what the topology says."""
     axes: dict[str, Values] = Field(default_factory=dict)
@@ -160,12 +174,15 @@ class Study(Record):
     zips: tuple[dict[str, tuple[Any, ...]], ...] = ()
     """Fields that vary together, the first values of all, then the second ones."""
     scenarios: tuple[Scenario, ...] = ()
+    """Named sets of changes, each of which is combined with all axes."""
     constraints: Annotated[dict[Figure, Limit], BeforeValidator(_with_numbers)] = Field(default_factory=dict)
     """What a point must keep to count: `samples_per_s: {min: 2e6}`, `step_s: {max: 20ms}`."""
     objective: Figure = "samples_per_s"
     """What is best, among the points that keep the constraints."""
     search: Search = Search()
+    """How long each point is searched for."""
     measured: tuple[Measured, ...] = ()
+    """Measured steps to show beside predictions."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from planner.cli.schema import SchemaKind
+
 
 @pytest.mark.parametrize("kind", ["topology", "workload", "policy", "plan"])
 def test_schema_is_json_schema(run, kind):
@@ -35,3 +37,20 @@ def test_schema_of_an_input_allows_a_base(run, kind):
     document = json.loads(run("schema", kind).stdout)
     assert {"required": ["base"]} in document["anyOf"]
     assert {"base", "set"} <= set(document["properties"])
+
+
+def undescribed(node, path=()):
+    """The paths of all fields below a part of a schema that have no description."""
+    if isinstance(node, list):
+        return [found for each in node for found in undescribed(each, path)]
+    if not isinstance(node, dict):
+        return []
+    fields = node.get("properties") if isinstance(node.get("properties"), dict) else {}
+    found = [".".join((*path, name)) for name, field in fields.items() if not field.get("description", "").strip()]
+    return found + [text for key, part in node.items() for text in undescribed(part, (*path, str(key)))]
+
+
+@pytest.mark.parametrize("kind", SchemaKind)
+def test_every_field_is_described(run, kind):
+    """Whoever edits a file is told by the editor what each key means."""
+    assert undescribed(json.loads(run("schema", kind).stdout)) == []
