@@ -15,12 +15,9 @@ from planner.document.planned import placed_shards
 from planner.document.remaps import numbering_fault
 from planner.problem.goals import GIVE
 from planner.verification.coverage import coverage_fault
-from planner.verification.simulation import simulate_plan, simulated
 
 TOLERANCE = 1e-9
 """Relative difference of seconds that two orders of summation may make."""
-SIMULATED_TOLERANCE = 1e-6
-"""Relative difference that rounding may make of a simulation: events may change places."""
 ROUNDED = 3
 """Bytes by which sums of three rounded counts may differ."""
 
@@ -120,16 +117,6 @@ def stage_faults(plan: Plan, model: CostModel, evaluation: Evaluation) -> Iterat
             yield f"stage {stage.name}: some rank binds it, the document names none"
         if rank is not None and not (busy.max() > constant and np.isclose(busy[rank], busy.max(), rtol=TOLERANCE)):
             yield f"stage {stage.name}: rank {rank} does not bind it"
-
-
-def simulation_faults(plan: Plan) -> Iterator[str]:
-    """Simulated figures that another simulation does not give."""
-    if plan.simulated is None:
-        return
-    for name, repeated in simulated(simulate_plan(plan)):
-        stated = getattr(plan.simulated, name)
-        if not np.isclose(stated, repeated, rtol=SIMULATED_TOLERANCE, atol=0.0):
-            yield f"simulated: {name} is {stated!r}; simulated again, it is {repeated!r}"
 
 
 def objective_faults(plan: Plan, model: CostModel) -> Iterator[str]:

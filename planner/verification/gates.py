@@ -13,7 +13,7 @@ from planner.document.planned import placed_shards, planned_model
 from planner.document.table_differences import dense_of, groups_of, tables_held_otherwise
 from planner.errors import UnsoundPlanError
 from planner.verification.figures import figure_faults
-from planner.verification.verify import shape_faults
+from planner.verification.shape import shape_faults
 from topologies.errors import Fault, InputError
 from topologies.sentences import counted
 from topologies.units import format_seconds

@@ -5,7 +5,7 @@ from pathlib import Path
 from planner.document.plan import Plan, read_plan
 from planner.document.planned import planned_model
 from planner.errors import UnsoundPlanError
-from planner.verification.verify import shape_faults
+from planner.verification.shape import shape_faults
 from topologies.errors import Fault
 
 

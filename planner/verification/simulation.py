@@ -4,6 +4,8 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from cost_models.simulator.conditions import Conditions
 from cost_models.simulator.engine import Observer
 from cost_models.simulator.simulation import Simulation, simulate
@@ -12,6 +14,8 @@ from planner.document.planned import held_workload, placed_shards, planned_repli
 from topologies.sentences import counted
 from topologies.units import format_bytes
 
+SIMULATED_TOLERANCE = 1e-6
+"""Relative difference that rounding may make of a simulation: events may change places."""
 BYTES_PER_STEP_OF_RANK = 20_000
 """Memory that the simulator takes for a step of one rank: of dlrm-dcnv2 on the 128 ranks of zionex-16 2.6 GB for 1,000
 steps, 10.3 GB for 4,000."""
@@ -136,3 +140,13 @@ def _parts(conditions: Conditions) -> Iterator[tuple[str, Conditions]]:
         yield "rows drawn", replace(plain, draws_rows=True)
     if conditions.with_roots:
         yield "inverse roots in each step", replace(plain, with_roots=True)
+
+
+def simulation_faults(plan: Plan) -> Iterator[str]:
+    """Simulated figures that another simulation does not give."""
+    if plan.simulated is None:
+        return
+    for name, repeated in simulated(simulate_plan(plan)):
+        stated = getattr(plan.simulated, name)
+        if not np.isclose(stated, repeated, rtol=SIMULATED_TOLERANCE, atol=0.0):
+            yield f"simulated: {name} is {stated!r}; simulated again, it is {repeated!r}"

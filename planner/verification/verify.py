@@ -44,20 +44,17 @@ from planner.verification.figures import (
     TOLERANCE,
     capacity_faults,
     figure_faults,
-    simulation_faults,
-    table_faults,
 )
 from planner.verification.goals import faults_of_goals
 from planner.verification.groups import faults_of_replicas
 from planner.verification.infeasibility import faults_of_reason
 from planner.verification.protocol_proofs import faults_of_proofs, proven_s
 from planner.verification.robustness import faults_of_robustness
+from planner.verification.shape import OPTIMAL_GAP, status_faults, structure_faults
+from planner.verification.simulation import simulation_faults
 from planner.verification.variants import faults_of_variants, held_choices
 from topologies.cluster import Topology, fingerprint
 from topologies.errors import InputError
-
-OPTIMAL_GAP = 1e-6
-"""The largest gap of a plan that may be called optimal."""
 
 
 def verify(plan: Plan, former: Plan | None = None, folder: str | Path | None = None) -> list[str]:
@@ -72,7 +69,7 @@ def verify(plan: Plan, former: Plan | None = None, folder: str | Path | None = N
     in the document cannot be read.
     """
     model, policy = planned_model(plan), plan.provenance.policy
-    faults = [*_sources(plan.provenance, model.cluster, model.stated_workload), *_status(plan)]
+    faults = [*_sources(plan.provenance, model.cluster, model.stated_workload), *status_faults(plan)]
     faults += exchange_faults(plan, model.topology, model.workload)
     faults += _coefficients(plan, model)
     faults += _warnings(plan, model.stated_workload)
@@ -92,7 +89,7 @@ def verify(plan: Plan, former: Plan | None = None, folder: str | Path | None = N
         options = planned_options(plan.provenance, model, choices)
         faults += faults_of_reason(plan, model, options)
         return [*faults, *(() if plan.tables else _moves(plan, model, choices, former))]
-    placed = list(_shape(plan, model)) or list(_policy(plan, model, choices))
+    placed = list(structure_faults(plan, model)) or list(_policy(plan, model, choices))
     faults += placed
     if placed:
         return faults
@@ -109,14 +106,6 @@ def verify(plan: Plan, former: Plan | None = None, folder: str | Path | None = N
     faults += faults_of_goals(plan)
     faults += [] if folder is None else faults_of_files(plan, Path(folder))
     return faults
-
-
-def shape_faults(plan: Plan, model: CostModel) -> list[str]:
-    """What keeps a document from being a plan of its own inputs at all, whatever its figures are, in words.
-
-    Where this is empty, every table, rank and stage of the inputs is there once, and every shard on a rank.
-    """
-    return [*_status(plan), *(_shape(plan, model) if plan.objective is not None else ())]
 
 
 def verify_limits(plan: Plan, model: CostModel) -> list[str]:
@@ -243,40 +232,6 @@ def _source(kind: str, source: Source, record: Topology | Workload) -> Iterator[
         yield f"{kind}: the content hashes to {recomputed}, the document says {source.fingerprint}"
     if record.name != source.name:
         yield f"{kind}: is called {record.name!r}, the document says {source.name!r}"
-
-
-def _status(plan: Plan) -> Iterator[str]:
-    is_placed = plan.status in ("optimal", "feasible")
-    if is_placed != (plan.objective is not None):
-        yield f"status: {plan.status} {'without' if is_placed else 'with'} an objective"
-    if plan.objective is None and (plan.stages or plan.tables or plan.ranks):
-        yield "status: stages, tables or ranks without an objective"
-    if plan.objective is None and (plan.simulated or plan.proof or plan.other_exchange):
-        yield "status: a simulated step or the proof of a bound without an objective"
-    if plan.status == "optimal" and plan.objective is not None and plan.objective.gap > OPTIMAL_GAP + TOLERANCE:
-        yield f"status: optimal, with a gap of {plan.objective.gap!r}"
-    for status, reason, key in (
-        ("infeasible", plan.infeasibility, "infeasibility"),
-        ("timeout", plan.unplaced, "unplaced"),
-    ):
-        if (plan.status == status) != (reason is not None):
-            yield f"status: {plan.status} {'with' if reason else 'without'} {key}"
-
-
-def _shape(plan: Plan, model: CostModel) -> Iterator[str]:
-    """Whether there are all tables, ranks and stages that there should be, and no others."""
-    yield from table_faults(plan, model)
-    world, stages = model.topology.world_size, model.stages
-    if [rank.rank for rank in plan.ranks] != list(range(world)):
-        yield f"ranks: not 0 to {world - 1} in order"
-    if tuple(stage.name for stage in plan.stages) != stages:
-        yield f"stages: {[stage.name for stage in plan.stages]}, not {list(stages)}"
-    for rank in plan.ranks:
-        if rank.seconds.keys() != set(stages):
-            yield f"rank {rank.rank}: has seconds of {list(rank.seconds)}, not of {list(stages)}"
-    for stage in plan.stages:
-        if stage.critical_rank is not None and not 0 <= stage.critical_rank < world:
-            yield f"stage {stage.name}: there is no rank {stage.critical_rank}"
 
 
 def _proof(plan: Plan, model: CostModel, choices: AllowedChoices) -> Iterator[str]:

@@ -14,6 +14,7 @@ from topologies.units import (
     DollarsPerHour,
     Seconds,
     Share,
+    _as_dumped,
     format_bytes,
     format_seconds,
     parse_fraction,
@@ -123,3 +124,14 @@ def test_formats_for_people() -> None:
         "4.00 TiB",
     ]
     assert [format_seconds(s) for s in (1.5, 3.412e-3, 2e-7)] == ["1.500 s", "3.412 ms", "0.200 us"]
+
+
+@given(st.floats(1e-12, 1e15) | st.integers(1, 10**15))
+def test_what_is_in_the_unit_already_needs_no_library(number: float) -> None:
+    """The shorter way of reading gives the number that the units library gives, to the last bit."""
+    for name, suffix in (("byte / second", "B/s"), ("second", "s"), ("dollar / hour", "USD/h"), ("watt", "W")):
+        text = f"{number!r}{suffix}"
+        assert _as_dumped(text, suffix) == parse_quantity(text, name, "1") == number
+    assert _as_dumped("40GB", "B") is None
+    assert _as_dumped("2us", "s") is None
+    assert _as_dumped("1e999B", "B") is None
