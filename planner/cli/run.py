@@ -140,6 +140,6 @@ def _print(result: "RunResult | RunGrid", output_format: Format) -> None:
     elif output_format is Format.CSV:
         streams.write_csv(_records(result))
     elif isinstance(result, RunGrid):
-        summary.render_grid(result, streams.console())
+        summary.render_grid(result, streams.console(output=output_format))
     else:
-        summary.render(result, streams.console())
+        summary.render(result, streams.console(output=output_format))

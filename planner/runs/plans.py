@@ -18,7 +18,7 @@ from planner.runs.inputs import RunInputs
 from planner.runs.passes import extra_seconds, forward_s, state_bytes, why_unknown
 from planner.runs.schedule import Passes, ScheduledStage
 from planner.verification.figures import overfull
-from planner.verification.verify import shape_faults
+from planner.verification.shape import shape_faults
 from topologies.cluster import Topology
 from topologies.documents import Key, validate
 from topologies.errors import InputError

@@ -92,7 +92,9 @@ class Stage(Record):
     nodes: Count | Annotated[tuple[Count, ...], Field(min_length=1)] | None = None
     """Nodes that it runs on. A list: whichever of these is best for the run. Unset: the topology's."""
     line_search: LineSearch | None = None
+    """How the length of each step is searched for; unset: it is not."""
     lbfgs: Lbfgs | None = None
+    """L-BFGS as the optimizer of the dense part; unset: as the workload says."""
     hessian_products: Annotated[float, Field(ge=0, le=10_000)] = 0.0
     """Products of the dense part's Hessian and a vector in each step in the mean, over the samples of its batch."""
     grow: Growth | None = None
@@ -141,9 +143,13 @@ class Limits(Record):
     """What the whole run may take at most."""
 
     seconds: Seconds | None = None
+    """Time, as in 12h."""
     usd: Annotated[float, Field(gt=0)] | None = None
+    """Price in USD."""
     kwh: Annotated[float, Field(gt=0)] | None = None
+    """Energy in kWh."""
     kg_co2e: Annotated[float, Field(gt=0)] | None = None
+    """Greenhouse gases in kg of CO2 equivalent."""
 
     @property
     def stated(self) -> dict[Figure, float]:
@@ -159,15 +165,20 @@ class RunSearch(Record):
     gap: Share = 0.01
     """Stop this close to the bound."""
     seed: Annotated[int, Field(ge=0, strict=True)] = 0
+    """Same inputs and seed, same plans."""
 
 
 class Run(Record):
     """A training run."""
 
     kind: Literal["run"] = "run"
+    """Says what the file is."""
     schema_version: Literal[1] = 1
+    """The version of this format."""
     name: Name
+    """What results call the run."""
     description: str = ""
+    """What it is and where its numbers come from."""
     topology: Source
     """The cluster; stages may take more or fewer of its nodes."""
     workload: Source
@@ -184,13 +195,17 @@ class Run(Record):
     """Which plans stages run under: one for all stages on as many nodes, one for each batch, or whichever of all those
     is best at each stage, with what migrations take."""
     stages: Annotated[tuple[Stage, ...], Field(min_length=1, max_length=MOST_STAGES)]
+    """One after the other."""
     evaluation: Evaluation | None = None
+    """Passes over samples that nothing is learned from; unset: none."""
     restart: Seconds = 0.0
     """What passes at each change of plan or nodes beside the time of the moved bytes."""
     objective: Figure = "seconds"
     """What is least, where there is a choice of nodes or plans."""
     limits: Limits = Limits()
+    """What the whole run may take at most."""
     search: RunSearch = RunSearch()
+    """How long each plan is searched for."""
     axes: dict[str, Values] = Field(default_factory=dict)
     """What varies from run to run, by dotted path, as in a study: `stages.0.nodes`, `stages.*.global_batch`,
     `topology.nodes.0.links.scale_out.bandwidth`, `prices`, … Each is combined with all others."""
