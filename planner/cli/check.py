@@ -68,7 +68,7 @@ def check(
 
     With limits, which are for plans alone, prints each figure, recomputed
     from the plan's shards, beside its limit, and exits with 6 if any is
-    passed. The lower bound is the one stated: `planner verify` proves it.
+    not kept. The lower bound is the one stated: `planner verify` proves it.
 
     \b
     Examples:
