@@ -188,7 +188,9 @@ class QualityPaid(Record):
     """What the variants of all tables lose together."""
 
     loss: float
+    """The sum over tables, in the unit of the budget."""
     budget: float
+    """The most that the policy allows."""
 
 
 class OtherExchange(Record):
