@@ -1,4 +1,4 @@
-"""Passes over a placement: local search, then, where the problem is not too large, ruin and recreate.
+"""Passes over a placement: local search, then, where the problem is not too large, ruin and recreate, and recuts.
 
 An iterated local search (Lourenço, Martin and Stützle, in: Handbook of Metaheuristics, 2003) whose perturbation is ruin
 and recreate.
@@ -25,7 +25,8 @@ FINALISTS = 3
 FAR = 0.1
 """Share of the step by which a start may be longer than what another one comes to, and still be tried."""
 RECUTS = 6
-"""Ways to cut a table over nodes anew that are tried, the most promising ones."""
+"""Ways to cut a table over nodes anew that are tried, the most promising ones: of a start, and of each better plan that
+one of them came to."""
 BUILD_TABLES = 200
 """Tables up to which problems that tables go in and out of are also built up from nothing."""
 BUILD_MARGINS = (1.01, 1.03)
@@ -47,14 +48,19 @@ class Passes:
         """Whether starts come from a little local search already."""
         self._stuck_s = np.inf
         """Step of a plan that more load balancing does not help."""
+        self._recut_s = np.inf
+        """Step of a plan whose recuts were tried."""
 
     def run(self, queue: list[Start], number: int) -> None:
-        """Run the pass of that number: from the first of the starts in the queue, or else from the best plan."""
+        """Run the pass of that number: from the first of the starts in the queue, or else from the best plan; then cut
+        tables of the best plan over nodes anew, as long as that makes it better."""
         assert self._incumbent.best is not None
         from_start = bool(queue)
         start = queue.pop(0) if queue else self._incumbent.best
         if from_start or not self._balanced_more(number):
             self._pass(start, number, SQUARINGS if from_start and not self._is_tried else LATER_SQUARINGS)
+        while self._may_ruin and self._recut_best(self._seed + number):
+            pass
 
     def finalists(self, starts: list[Start], most_starts: int) -> list[Start]:
         """Return of the starts, the best first, what the best come to after a little local search, where there may be
@@ -77,6 +83,22 @@ class Passes:
             if recut.reach_s < best[1] and not self._incumbent.is_done():
                 best = min(best, self._tried(reduced.outside(recut.placement), self._seed), key=lambda other: other[1])
         return [] if best is start else [best]
+
+    def _recut_best(self, seed: int) -> bool:
+        """Cut one table of the best plan over nodes anew and search locally; return whether that made it better."""
+        incumbent, reduced = self._incumbent, self._local.reduced
+        assert incumbent.best is not None
+        placement, step_s = incumbent.best
+        if step_s == self._recut_s:
+            return False
+        self._recut_s = step_s
+        for recut in self._reach.recuts(reduced.inside(placement))[:RECUTS]:
+            if recut.reach_s >= step_s or incumbent.is_done():
+                return False
+            self._local.improve(reduced.outside(recut.placement), seed, LATER_SQUARINGS)
+            if incumbent.best_s < step_s:
+                return True
+        return False
 
     def _tried(self, placement: Placement, seed: int) -> Start:
         """Return what a little local search makes of a placement."""

@@ -6,9 +6,10 @@ from planner.planning.planning import plan
 from topologies.loading import load_topology
 
 
-@pytest.mark.parametrize(("nodes", "gap"), [(16, 0.042), (8, 0.045)])
+@pytest.mark.parametrize(("nodes", "gap"), [(16, 0.031), (8, 0.028)])
 def test_few_tables_on_many_ranks_come_near_the_bound(nodes: int, gap: float) -> None:
-    """In one pass, though two tables are over nodes and must be cut so that all ranks have a whole step of room."""
+    """In one pass, though two tables are over nodes and must be cut so that all ranks have a whole step of room: other
+    cuts of the plan that the pass ends with leave more, once blocks of ranks are dealt out anew."""
     made = plan(load_topology("zionex-16", nodes=nodes), "dlrm-dcnv2", effort=1, simulate=False)
     assert made.objective.gap is not None
     assert made.objective.gap < gap
