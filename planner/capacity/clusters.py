@@ -19,6 +19,7 @@ from planner.capacity.prices import Bill, PriceSheet, bill
 from planner.capacity.size_searches import resized
 from planner.capacity.sizing import DEFAULT_MAX_NODES, Sizing, group_index, size
 from planner.formulation.policy import Policy, policy_document
+from planner.planning.integer_solution import Solver
 from topologies.cluster import Topology
 from topologies.documents import Document, validate
 from topologies.errors import Fault, InputError
@@ -115,6 +116,7 @@ def size_all(
     effort: int = 1,
     gap: float = 0.01,
     seed: int = 0,
+    solver: Solver = "search",
     progress: Callable[[str], None] | None = None,
     stop: Callable[[], bool] | None = None,
 ) -> tuple[ClusterChoice, ...]:
@@ -145,6 +147,7 @@ def size_all(
                 effort=effort,
                 gap=gap,
                 seed=seed,
+                solver=solver,
                 progress=_named(progress, case.label) if len(cases) > 1 else progress,
                 stop=stop,
             )

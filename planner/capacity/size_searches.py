@@ -16,6 +16,7 @@ from planner.formulation.formulation import Formulation
 from planner.formulation.policy import Policy, offered
 from planner.formulation.question import Question
 from planner.planning.exchanges import PlannedUnder, planned_under_each
+from planner.planning.integer_solution import Solver, expect_programme
 from planner.planning.pipeline import Pipeline, Searched, Steps
 from planner.problem.load_state import load_state
 from planner.solvers.limits import SearchLimits
@@ -71,6 +72,8 @@ class SizeSearches:
     gap: float
     seed: int
     is_over: Callable[[], bool]
+    solver: Solver = "search"
+    """What follows a search that decides nothing, and that of the answer."""
     input_error: InputError | None = None
     judged: list[tuple[frozenset[str], frozenset[str], Candidate]] = field(default_factory=list)
     """(allowed tiers, tiers that the plan uses, candidate)."""
@@ -106,6 +109,7 @@ class SizeSearches:
         """A size under one exchange of vectors."""
         model = formulation.model
         target_s = self._target_s(model)
+        expect_programme(formulation, self.solver)
         for effort in sorted({0, self.effort}):
             searched = self._decided(formulation, effort, _SizeWatch(target_s, self.is_over, model.whole_step_s))
             formulation = searched.formulation
@@ -115,9 +119,11 @@ class SizeSearches:
         return candidate, searched
 
     def _decided(self, formulation: Formulation, effort: int, watch: "_SizeWatch") -> Searched:
-        """The search of a size until it is decided."""
+        """The search of a size until it is decided; where the longest one decides nothing, the integer programme."""
         limits = SearchLimits(gap=0.0, effort=effort, seed=self.seed, stop=watch.is_decided)
-        return Pipeline(self.policy, limits, Steps(finishes=False), watch.hear).solved(formulation)
+        pipeline = Pipeline(self.policy, limits, Steps(finishes=False), watch.hear, self.solver)
+        searched = pipeline.solved(formulation)
+        return pipeline.programmed(searched) if effort == self.effort and not watch.is_decided() else searched
 
     def finished(self, tiers: Sequence[PlacementTier], candidate: Candidate) -> tuple[Candidate, Plan]:
         """A size that does with its plan, as `planner plan` finds it: the search goes on beyond the target."""
@@ -126,7 +132,8 @@ class SizeSearches:
         found: dict[str, Candidate] = {}
 
         def under(asked: Question, limits: SearchLimits, former: PlannedUnder | None) -> PlannedUnder:
-            pipeline = Pipeline(asked.policy, limits, start=None if former is None else former.searched)
+            start = None if former is None else former.searched
+            pipeline = Pipeline(asked.policy, limits, solver=self.solver, start=start)
             final = self._finished(pipeline, self._formulation(asked))
             found[final.formulation.model.exchange] = self._candidate(final, candidate.nodes)
             return PlannedUnder(pipeline.assembled(final), final.formulation, final)
@@ -137,7 +144,7 @@ class SizeSearches:
     def _finished(self, pipeline: Pipeline, formulation: Formulation) -> Searched:
         model = formulation.model
         target_s = self._target_s(model)
-        searched = pipeline.solved(formulation)
+        searched = pipeline.programmed(pipeline.solved(formulation))
         step_s = searched.outcome.step_s
         if step_s is None or model.whole_step_s(step_s) > target_s:  # ended by its gap, or by the user
             watch = _SizeWatch(target_s, lambda: False, model.whole_step_s)
@@ -208,7 +215,10 @@ class SizeSearches:
                 candidate, judged_by="search", reason="no placement was found, nor a proof that there is none"
             )
         reason = f"the best plan found takes {format_seconds(step_s)}, the target's"
-        reason += f" {format_seconds(target_s)}; the bound does not rule it out{_longest(searched)}"
+        reason += f" {format_seconds(target_s)}; the bound does not rule it out"
+        if outcome.solver_bound_s is not None and model.whole_step_s(outcome.solver_bound_s) > target_s:
+            reason += ", but the solver of the integer programme does, by its word"
+        reason += _longest(searched)
         return replace(candidate, judged_by="search", reason=reason)
 
 

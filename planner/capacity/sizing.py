@@ -21,6 +21,7 @@ from planner.document.plan import Plan
 from planner.formulation.dense_choices import expect_one_strategy
 from planner.formulation.policy import Policy, policy_document
 from planner.formulation.software import input_warnings, priced_as_run
+from planner.planning.integer_solution import Solver, expect_solver
 from topologies.cluster import Topology
 from topologies.documents import Document, did_you_mean, validate
 from topologies.errors import InputError
@@ -58,6 +59,7 @@ def size(
     effort: int = 1,
     gap: float = 0.01,
     seed: int = 0,
+    solver: Solver = "search",
     progress: Callable[[str], None] | None = None,
     stop: Callable[[], bool] | None = None,
 ) -> tuple[Sizing, ...]:
@@ -71,11 +73,16 @@ def size(
 
     A fixed global batch is a fixed job (strong scaling); a batch per rank grows with the cluster.
 
+    `solver` says what follows the longest search of a size that neither its plan nor its bound decides, and the search
+    of the answer: `ilp` or `auto` the integer programme, as in `planner.planning.planning.plan`; `search` nothing. What
+    its solver says of all plans rejects no size.
+
     `stop` is asked now and then whether to end with what is known. Raises InputError for inputs that are wrong.
     """
     for subject, given, unit in (("target", target_samples_per_s, "samples/s"), ("longest step", max_step_s, "s")):
         if given is not None and not (math.isfinite(given) and given > 0):
             raise InputError.at(subject, f"{given} {unit} must be above 0 and finite")
+    expect_solver(solver)
     rules = policy if isinstance(policy, Document) else policy_document(policy)
     allowed = validate(rules, Policy)
     allowed.expect_nominal("sizes are those")
@@ -92,7 +99,7 @@ def size(
     longest_s = math.inf if max_step_s is None else max_step_s
     priced = priced_as_run(workload, allowed)
     searches = SizeSearches(
-        topology, priced, allowed, rules, index, target_samples_per_s, longest_s, effort, gap, seed, is_over
+        topology, priced, allowed, rules, index, target_samples_per_s, longest_s, effort, gap, seed, is_over, solver
     )
     sizings: list[Sizing] = []
     floor, most_s = size_floor(topology, priced), searches.longest_target_s(max_nodes)

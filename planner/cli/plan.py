@@ -243,11 +243,7 @@ def _expect_mps(file: Path | None, former: Path | None) -> None:
 
 def _solver(word: str, former: Path | None) -> "Solver":
     """What is to follow the search."""
-    from typing import cast, get_args
-
-    from planner.planning.integer_solution import Solver
-
-    solver = cast("Solver", values.word("--solver", word, get_args(Solver)))
+    solver = values.solver(word)
     if former is not None and solver == "ilp":
         flags.expect_unused("with --from, which only searches", solver=solver)
     return solver

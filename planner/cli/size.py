@@ -75,6 +75,14 @@ def size(
     ] = 1,
     gap: Annotated[str, typer.Option(metavar="SHARE", help="Stop the answer's search this close to its bound.")] = "1%",
     seed: Annotated[int, typer.Option(metavar="N", min=0, help="Seed: same inputs and seed, same answer.")] = 0,
+    solver: Annotated[
+        str,
+        typer.Option(
+            metavar="WORD",
+            help="What follows the longest search where that decides nothing, and the answer's search: auto, ilp: the"
+            " integer programme, as in planner plan; search: none.",
+        ),
+    ] = "search",
     output_format: flags.FormatFlag = Format.TABLE,
     quiet: flags.QuietFlag = False,
 ) -> None:
@@ -95,7 +103,7 @@ def size(
     """
     question = _question(target_qps, max_step, max_price, max_power, fits=fits, by=by, max_nodes=max_nodes)
     rules = inputs.policy(policy, tiers=tiers, shardings=shardings, runtime=runtime, exchange=exchange, reserve=reserve)
-    wanted_gap = values.share("--gap", gap)
+    wanted_gap, chosen_solver = values.share("--gap", gap), values.solver(solver)
     streams.doing("reading the inputs")
     cases = _cases(topology, workload, try_ or (), group=group, global_batch=global_batch, overrides=set_ or ())
 
@@ -113,6 +121,7 @@ def size(
             effort=effort,
             gap=wanted_gap,
             seed=seed,
+            solver=chosen_solver,
             progress=tell,
             stop=interrupted,
         )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from planner.cli import flags, streams
+from planner.cli import flags, streams, values
 from planner.cli.exits import ExitCode
 from planner.cli.interruption import interruption
 from planner.cli.outputs import Outputs
@@ -67,6 +67,15 @@ def study(
         typer.Option(metavar="ADDRESS", help="With --runner dask: tcp://HOST:PORT. Unset: a cluster on this machine."),
     ] = None,
     cache: Annotated[bool, typer.Option(help="Reuse points from the cache, and add new ones.")] = True,
+    solver: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WORD",
+            help="What follows each point's search, instead of what the study says: auto, ilp: the integer programme,"
+            " as in planner plan; search: none.",
+            show_default=False,
+        ),
+    ] = None,
     yes: Annotated[bool, typer.Option("--yes", help=f"Allow more than {MANY:,} points.")] = False,
     output_format: flags.FormatFlag = Format.TABLE,
     quiet: flags.QuietFlag = False,
@@ -89,6 +98,7 @@ def study(
         flags.expect_unused("without --runner dask", scheduler=scheduler)
     elif scheduler is not None:
         flags.expect_unused("beside --scheduler, whose cluster has its own", workers=workers)
+    chosen_solver = None if solver is None else values.solver(solver)
     outputs = _outputs(study_, output, page, plans)
 
     from planner.studies.execution import Execution
@@ -100,7 +110,8 @@ def study(
 
     streams.doing(f"reading the inputs of {study_}")
     with outputs.beside("STUDY"):
-        grid = Grid(*read_study(study_))
+        asked, document = read_study(study_)
+        grid = Grid(asked if chosen_solver is None else asked.with_solver(chosen_solver), document)
         if len(grid) > MANY and not yes:
             _refuse_many(grid, workers)
         measured_steps(grid)

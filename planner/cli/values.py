@@ -2,9 +2,12 @@
 
 from collections.abc import Sequence
 from math import inf, nan
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import typer
+
+if TYPE_CHECKING:
+    from planner.planning.integer_solution import Solver
 
 Word = TypeVar("Word", bound=str)
 PLANNED_FROM = ("topology", "workload")
@@ -99,6 +102,15 @@ def word(flag: str, text: str, known: Sequence[Word]) -> Word:
     if chosen is None or len(chosen) != 1:
         raise typer.BadParameter(f"takes one of {', '.join(known)}", param_hint=flag)
     return chosen[0]
+
+
+def solver(text: str) -> "Solver":
+    """What `--solver` says is to follow a search."""
+    from typing import cast, get_args
+
+    from planner.planning.integer_solution import Solver
+
+    return cast("Solver", word("--solver", text, get_args(Solver)))
 
 
 def words(flag: str, text: str | None, known: Sequence[Word]) -> tuple[Word, ...] | None:

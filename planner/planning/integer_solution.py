@@ -8,7 +8,7 @@ the least of what it says, or a certificate proves, at each.
 
 import math
 from dataclasses import replace
-from typing import Literal
+from typing import Literal, get_args
 
 from planner.formulation.formulation import Formulation
 from planner.planning.protocols import KnownBounds, at_own_protocols, moved, over_protocols
@@ -18,7 +18,7 @@ from planner.solvers.incumbent import OPTIMAL_GAP, Outcome, Status
 from planner.solvers.integer.solving import solved
 from planner.solvers.integer.variables import Choices
 from planner.solvers.limits import Clock, SearchLimits
-from topologies.errors import InputError
+from topologies.errors import InputError, shown
 
 Solver = Literal["auto", "search", "ilp"]
 """Whether the integer programme is solved after the search: where it is small, never, or whatever its size up to what
@@ -29,6 +29,12 @@ NODES: dict[Solver, int] = {"auto": 1_000, "search": 0, "ilp": 10_000}
 """Branch nodes at all protocols together, for each pass of effort."""
 NEGLIGIBLE = 1e-9
 """Relative amount by which a plan must be better."""
+
+
+def expect_solver(word: str) -> None:
+    """Raise InputError for a word that says nothing of what follows a search."""
+    if word not in get_args(Solver):
+        raise InputError.at("solver", f"{shown(word)} is none of {', '.join(get_args(Solver))}")
 
 
 def programme_size(formulation: Formulation) -> int:

@@ -161,10 +161,15 @@ class Pipeline:
         """The outcome of a search within the limits, finished in the time that is left of them."""
         clock = Clock(self.limits)
         searched = self.solved(formulation)
+        searched = replace(self, limits=self.limits.left_of(clock)).programmed(searched)
+        return replace(self, limits=self.limits.left_of(clock)).finished(searched)
+
+    def programmed(self, searched: Searched) -> Searched:
+        """The outcome of a search with what the integer programme adds, where it is to be solved after it."""
         if self.progress is not None and self.solver != "search":
             self.progress("the integer programme", None, None)
-        found = with_programme(searched.formulation, searched.outcome, self.solver, self.limits.left_of(clock))
-        return replace(self, limits=self.limits.left_of(clock)).finished(Searched(*found, found[1].step_s))
+        formulation, outcome = with_programme(searched.formulation, searched.outcome, self.solver, self.limits)
+        return Searched(formulation, outcome, outcome.step_s)
 
     def assembled(
         self,

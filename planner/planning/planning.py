@@ -5,7 +5,6 @@ import numbers
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import get_args
 
 from cost_models.dense_sharding import sharding_of
 from cost_models.model import CostModel
@@ -20,7 +19,7 @@ from planner.formulation.question import Question, narrowed_policy
 from planner.planning.dense_choice import best_of_dense
 from planner.planning.exchanges import PlannedUnder, planned_under_each
 from planner.planning.following import Following, FormerTerms
-from planner.planning.integer_solution import Solver, expect_programme
+from planner.planning.integer_solution import Solver, expect_programme, expect_solver
 from planner.planning.pipeline import Pipeline, Steps
 from planner.planning.protocols import relaxed_s
 from planner.planning.remedy_finder import RemedyFinder
@@ -93,8 +92,7 @@ def plan(
     The status of the plan is `infeasible` with an explanation where nothing fits, or where more must move than may.
     Raises InputError for inputs that are wrong, limits among them.
     """
-    if solver not in get_args(Solver):
-        raise InputError.at("solver", f"{shown(solver)} is none of {', '.join(get_args(Solver))}")
+    expect_solver(solver)
     if solver == "ilp" and previous is not None:
         raise InputError.at("solver", "a plan that follows another is searched for; leave out ilp")
     _expect_limits(time_limit_s=time_limit_s, effort=effort, gap=gap, seed=seed)

@@ -24,6 +24,7 @@ from planner.formulation.formulation import Formulation
 from planner.formulation.policy import Policy, offered
 from planner.formulation.question import Question
 from planner.planning.exchanges import PlannedUnder, planned_under_each
+from planner.planning.integer_solution import expect_programme
 from planner.planning.pipeline import Pipeline, Searched, Steps
 from planner.problem.placement import Placement
 from planner.solvers.incumbent import Outcome
@@ -178,7 +179,8 @@ def _answer(job: Job) -> Answer:
 
 
 def _pipeline(job: Job, policy: Policy, limits: SearchLimits) -> Pipeline:
-    return Pipeline(policy, limits, Steps(proves=job.search.prove, simulates=job.search.simulate))
+    steps = Steps(proves=job.search.prove, simulates=job.search.simulate)
+    return Pipeline(policy, limits, steps, solver=job.search.solver)
 
 
 def _searched(job: Job, pipeline: Pipeline, formulation: Formulation) -> tuple[Searched, Start | None]:
@@ -194,19 +196,21 @@ def _searched(job: Job, pipeline: Pipeline, formulation: Formulation) -> tuple[S
         if known is not None and _gap(known) <= enough and job.start.links < MOST_LINKS:
             outcome = known
     is_searched = outcome is None
+    expect_programme(formulation, search.solver)
     if outcome is None:
         searched = pipeline.solved(formulation)
         if known is not None and start is not None and searched.formulation is not formulation:  # at other lines
             known = bounded(searched.formulation.problem, start, enough)
         formulation = searched.formulation
         outcome = searched.outcome if known is None else better(searched.outcome, known)
-    reached = None
+    searched = pipeline.programmed(Searched(formulation, outcome))
+    formulation, outcome, reached = searched.formulation, searched.outcome, None
     if outcome.placement is not None:
         blocks, places = outcome.placement.item_block.tolist(), outcome.placement.item_place.tolist()
         reached = Start(_digest(formulation), tuple(blocks), tuple(places), _gap(outcome))
         if not is_searched and job.start is not None:
             reached = replace(reached, gap=job.start.gap, links=job.start.links + 1)
-    return Searched(formulation, outcome), reached
+    return searched, reached
 
 
 def _gap(outcome: Outcome) -> float:

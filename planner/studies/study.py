@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from planner.planning.integer_solution import Solver
 from topologies.documents import Document, Record, read_yaml, validate
 from topologies.errors import shown
 from topologies.shelf import Shelf
@@ -102,6 +103,8 @@ class Search(Record):
     """Stop this close to the bound."""
     seed: Annotated[int, Field(ge=0, strict=True)] = 0
     """Same study and seed, same results."""
+    solver: Solver = "search"
+    """What follows the search: `ilp` or `auto` the integer programme, as in `planner plan`; `search` nothing."""
     prove: bool = False
     """Whether branching raises the bound after the search, as `planner plan` does; it takes most of the time
     where tables are few."""
@@ -183,6 +186,10 @@ class Study(Record):
     """How long each point is searched for."""
     measured: tuple[Measured, ...] = ()
     """Measured steps to show beside predictions."""
+
+    def with_solver(self, solver: Solver) -> Self:
+        """The same with another word on what follows each search."""
+        return self.model_copy(update={"search": self.search.model_copy(update={"solver": solver})})
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

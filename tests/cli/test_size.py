@@ -60,6 +60,7 @@ def test_a_target_out_of_reach_exits_with_4(size):
         (["--fits", "--max-step", "5ms"], "give either --target-qps and --max-step, or --fits"),
         (["--max-step", "0s"], "must be above 0"),
         (["--max-step", "5"], "has no unit; write for example 30s"),
+        (["--fits", "--solver", "cplex"], "'cplex' is not known"),
         (["--fits", "--max-price", "500"], "has no unit; write for example 500USD/h"),
         (["--fits", "--max-price", "-1USD/h"], "is below 0"),
         (["--fits", "--max-power", "5USD/h"], "is not in watt; write for example 300kW"),

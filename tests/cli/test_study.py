@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from planner.cli.exits import ExitCode
+from planner.planning import integer_solution
 from planner.studies.results import read_results
 
 STUDY = """
@@ -135,6 +136,14 @@ def test_a_damaged_record_is_computed_again(study, cache: Path) -> None:
     assert "3 of them from the cache" in again.stderr
 
 
+def test_a_solver_is_asked_instead_of_the_studys(study, monkeypatch) -> None:
+    """The flag's word stands: a programme that is too large is refused, point by point."""
+    monkeypatch.setitem(integer_solution.MOST_VARIABLES, "ilp", 10)
+    result = study(STUDY + "search: {solver: search}\n", "--solver", "ilp", "--format", "json", "-q")
+    assert result.exit_code == ExitCode.INFEASIBLE
+    assert result.stdout.count("ilp takes at most 10 variables") >= 4
+
+
 def test_no_point_that_counts_exits_with_4(study) -> None:
     """With how near one comes."""
     result = study(STUDY + "constraints: {samples_per_s: {min: 1e12}}\n")
@@ -147,6 +156,7 @@ def test_no_point_that_counts_exits_with_4(study) -> None:
     ("words", "said"),
     [
         (("--scheduler", "tcp://h:1"), "has no effect without --runner dask"),
+        (("--solver", "cplex"), "'cplex' is not known"),
         (("-o", "results.txt"), "must end in .parquet, .csv, .json"),
         (("-o", "/nowhere/r.csv"), "there is no directory"),
     ],

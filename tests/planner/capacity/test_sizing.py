@@ -8,8 +8,10 @@ from cost_models.workload.loading import load_workload
 from planner import plan
 from planner.capacity.candidates import Candidate, descend
 from planner.capacity.size_floor import size_floor
-from planner.capacity.sizing import size
+from planner.capacity.sizing import Sizing, size
 from planner.formulation.policy import Policy
+from planner.planning import integer_solution
+from planner.planning.integer_solution import Solver
 from tests.oracles.instances import node_group, topology, workload
 from topologies.errors import InputError
 from topologies.loading import load_topology
@@ -140,6 +142,33 @@ def test_several_groups_need_a_name() -> None:
     (found,) = size(mixed, MODEL, group="b", max_nodes=2, each_tier=False)
     assert found.answer is not None
     assert (found.answer.nodes, found.answer.ranks) == (1, 4)
+
+
+def test_the_integer_programme_follows_a_search_that_decides_nothing() -> None:
+    """What its solver says rejects no size, but stands in the reason; the answer's plan has it, too."""
+    few, policy = workload(TABLES[:5]), Policy(tiers=("hbm",), shardings=("table_wise", "column_wise"))
+    cluster = topology(node_group("a", nodes=1, ranks=2))
+
+    def sized(solver: Solver, longest_s: float | None = None) -> Sizing:
+        return size(cluster, few, max_step_s=longest_s, max_nodes=1, policy=policy, each_tier=False, solver=solver)[0]
+
+    plan = sized("ilp").plan
+    assert plan is not None
+    assert plan.objective is not None
+    assert "integer programme" in plan.provenance.solver
+    for solver, word in (("search", False), ("ilp", True)):
+        (only,) = sized(solver, plan.objective.lower_bound_s * (1 + 1e-5)).candidates
+        assert (only.suffices, only.judged_by) == (False, "search")
+        assert ("the solver of the integer programme does" in only.reason) == word
+
+
+def test_a_programme_that_is_too_large_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As is a word that is none."""
+    monkeypatch.setitem(integer_solution.MOST_VARIABLES, "ilp", 10)
+    with pytest.raises(InputError, match="solver: ilp takes at most 10 variables"):
+        size(SMALL, MODEL, max_nodes=2, each_tier=False, solver="ilp")
+    with pytest.raises(InputError, match="'simplex' is none of auto, search, ilp"):
+        size(SMALL, MODEL, solver="simplex")  # type: ignore[arg-type]
 
 
 def test_a_wrong_policy_is_an_input_error() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from planner.planning import integer_solution
 from planner.studies import execution, point, runners
 from planner.studies.execution import Done
 from planner.studies.grid import Grid
@@ -188,6 +189,22 @@ def test_plans_are_kept_where_asked_for(grid: Callable[..., Grid], tmp_path: Pat
         (tmp_path / "plan.json").write_text(one.answer.plan)
         assert verify(read_plan(tmp_path / "plan.json")) == []
     assert one.from_store
+
+
+def test_the_integer_programme_follows_each_search_where_asked(
+    computed: Callable[..., StudyResults], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A better plan than the search's; a point whose programme is too large says so."""
+    axes = {NODES: [1], "policy.tiers": [["hbm"]], "policy.shardings": [["table_wise", "column_wise"]]}
+    steps = {}
+    for solver in ("search", "ilp"):
+        (found,) = computed(axes=axes, search={"solver": solver, "gap": 0.2}).rows
+        steps[solver] = found["step_s"]
+    assert steps["ilp"] < steps["search"]
+    monkeypatch.setitem(integer_solution.MOST_VARIABLES, "ilp", 10)
+    (refused,) = computed(axes=axes, search={"solver": "ilp"}).rows
+    assert refused["status"] == "error"
+    assert "ilp takes at most 10 variables" in refused["reason"]
 
 
 def test_what_does_not_fit_is_a_row_with_its_reason(computed: Callable[..., StudyResults]) -> None:
