@@ -24,9 +24,9 @@ FINALISTS = 3
 """Starts, the best of the portfolio, that local search works on; one where it has no more than these."""
 FAR = 0.1
 """Share of the step by which a start may be longer than what another one comes to, and still be tried."""
-RECUTS = 6
-"""Ways to cut a table over nodes anew that are tried, the most promising ones: of a start, and of each better plan that
-one of them came to."""
+RECUTS, BEST_RECUTS = 6, 3
+"""Ways to cut a table over nodes anew that are tried, the most promising ones: of a start with a little local search,
+and of each best plan with all of it."""
 BUILD_TABLES = 200
 """Tables up to which problems that tables go in and out of are also built up from nothing."""
 BUILD_MARGINS = (1.01, 1.03)
@@ -92,7 +92,7 @@ class Passes:
         if step_s == self._recut_s:
             return False
         self._recut_s = step_s
-        for recut in self._reach.recuts(reduced.inside(placement))[:RECUTS]:
+        for recut in self._reach.recuts(reduced.inside(placement))[:BEST_RECUTS]:
             if recut.reach_s >= step_s or incumbent.is_done():
                 return False
             self._local.improve(reduced.outside(recut.placement), seed, LATER_SQUARINGS)
