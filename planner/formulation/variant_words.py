@@ -75,7 +75,7 @@ class VariantLoss(Record):
     table: Annotated[str, Field(min_length=1)]
     """A name, or a pattern such as `cat_*`."""
     variant: VariantWord
-    """What a table may become: `qr:4`, `dim:64+fp16`, `int4+cache:1%`, or `none` for what it is."""
+    """What a table may become: `qr:4`, `dim:64+fp16`, `int4+cache:1%`, or `none` for the whole table."""
     loss: float
     """In whatever unit the budget has; losses of tables add up. Below 0, the model gets better."""
 
