@@ -11,6 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
+from cost_models.batch_copy import launch_s
 from cost_models.beside_dense import EvenTables
 from cost_models.dense import parameter_bytes
 from cost_models.dense_size import dense_size
@@ -41,6 +42,8 @@ class FixedParts:
     """[n] `Batching.output_copies`."""
     copy_s: Floats
     """[n] seconds in which a batch comes to the slowest device beside the step before; 0 where none does."""
+    copy_left_s: Floats
+    """[n] what is left of that when devices begin a step: no rows below HBM wait longer for it."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +78,15 @@ class TableAmounts:
         model, software = self.model, self.model.coefficients.software
         update = DenseUpdate.of(model.cluster, workload, model.kinds)
         schedule = Schedule(
-            model.topology, workload, model.kinds, software, None, has_towers=False, copies=None, update=update
+            model.topology,
+            workload,
+            model.kinds,
+            software,
+            None,
+            has_towers=False,
+            copies=None,
+            update=update,
+            copy_meets_rows=model.copy_meets_rows,
         )
         return StepBase(model.topology, workload, model.tables, model.kinds, model.batching, schedule, software, None)
 
@@ -89,12 +100,14 @@ class TableAmounts:
         base.let_others_run_beside_the_dense_part(lookups, (parts,))
         copy_s: Floats = np.zeros(len(sums))
         if not model.coefficients.software.ids_arrive_sharded:
-            copy_s = model.copy_seconds_of(sums[:, -3]).max(axis=0)
+            copy_s = model.batch_copy.seconds(sums[:, -3]).max(axis=0)
             if model.workload.mode == "training" and model.workload.pipeline == "none":
                 base.constants[base.schedule.stages.index("input_dist")] += copy_s
                 copy_s = np.zeros(len(sums))
         peak = PeakOfModels.of(model.peak, [each.workload for each in bases], which, sums[:, -3:], model.tables)
-        return FixedParts(base.loads.transpose(2, 0, 1), base.constants.T, peak.rank_bytes, peak.output_copies, copy_s)
+        launches_s = np.array([launch_s(each.workload, each.software, each.schedule.update) for each in bases])[which]
+        left_s, loads = np.maximum(copy_s - launches_s, 0.0), base.loads.transpose(2, 0, 1)
+        return FixedParts(loads, base.constants.T, peak.rank_bytes, peak.output_copies, copy_s, left_s)
 
 
 def _even_lookups_s(model: StepCosts, kind: int) -> Iterator[Floats]:

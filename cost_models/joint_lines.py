@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cost_models.averaging import AveragingLine
+from cost_models.batch_copy import CopyLine
 from cost_models.exchange_lines import ExchangeLine
 
-Line = ExchangeLine | AveragingLine
+Line = ExchangeLine | AveragingLine | CopyLine
 
 
 @dataclass(frozen=True)

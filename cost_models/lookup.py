@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cost_models import lookup_terms as terms
+from cost_models.batch_copy import waited_s
 from cost_models.coefficients import SoftwareCoefficients
 from cost_models.kinds import RankKind
 from cost_models.loads import BlockLoad, Loads
@@ -232,6 +233,20 @@ class Lookup:
             resource: BlockLoad(by_rows=np.maximum(of_blocks - worked_s / sharing.get(resource, 1), 0.0))
             for resource, of_blocks in seconds.items()
         }
+
+    def waits_for_copy(self, *, is_prefetched: bool) -> Loads:
+        """What a rank waits longer for cache misses, unless these are prefetched, and for the rows that the forward
+        pass reads in place, as long as a batch is copied over their switch (see `batch_copy`)."""
+        sharing, waits_s = self._kind.ranks_sharing, np.zeros(len(self._blocks))
+        for memory in () if is_prefetched else self._kind.memories:
+            busy = {resource: np.asarray(load.by_rows) for resource, load in self.fetch(memory).items()}
+            waits_s += waited_s(busy, sharing)
+        for name, each in self._read_in_place(~self._meets_misses).items():
+            link_s, switch_s = (
+                each.bytes / rate for rate in (self._kind.memories[name].link_bytes_per_s, self._kind.pcie_bytes_per_s)
+            )
+            waits_s += waited_s({HOST_LINK: link_s, PCIE: switch_s, Resource(name): each.busy_s}, sharing)
+        return {HOST_LINK: BlockLoad(by_rows=waits_s)}
 
     def _cache_work_s(self) -> Floats:
         """[n] device time of finding the rows of a step in caches, and of updating what is there, of all rows."""

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from cost_models.averaging import AveragingLine
+from cost_models.batch_copy import CopyLine
 from cost_models.exchange_lines import ExchangeLine
 from cost_models.joint_lines import JointLine, at_once, in_turn
 from cost_models.model import BlockCosts, BlockMemory, Column
@@ -109,7 +110,14 @@ class MixedCosts(StepCosts):
         for copies in np.unique(self.copies[self.copies > 1]).tolist():
             assert self.replicas is not None
             alike, own = self.replicas.alike(self.replicas.factor * copies), np.flatnonzero(self.copies == copies)
-            model = StepCosts(self.cluster, self.stated_workload, exchange=self.exchange, replicas=alike, own=own)
+            model = StepCosts(
+                self.cluster,
+                self.stated_workload,
+                exchange=self.exchange,
+                replicas=alike,
+                own=own,
+                copy_meets_rows=self.copy_meets_rows,
+            )
             model.batching = replace(model.batching, output_copies=self.batching.output_copies)
             found.append(CopiedTables(self, model, copies))
         return tuple(found)
@@ -131,7 +139,7 @@ class MixedCosts(StepCosts):
         }
         return {stage: in_turn(each) if stage == REPLICA_SYNC else at_once(each) for stage, each in of_models.items()}
 
-    def lines_of(self, stage: str) -> Sequence[ExchangeLine | AveragingLine | JointLine]:
+    def lines_of(self, stage: str) -> Sequence[ExchangeLine | AveragingLine | CopyLine | JointLine]:
         """The lines of the collectives of a stage; none is shorter than the first for no bytes."""
         return self._joint_lines[stage] if self._copied else super().lines_of(stage)
 

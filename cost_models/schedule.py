@@ -21,6 +21,7 @@ from cost_models.resources import (
     DEVICE,
     FETCHES,
     FRONT_END,
+    HOST_LINK,
     HOST_LINK_IN,
     HOST_LINK_OUT,
     NIC_OUT,
@@ -82,13 +83,14 @@ class Schedule:
         has_towers: bool = False,
         copies: Replicas | None = None,
         update: DenseUpdate,
+        copy_meets_rows: bool = False,
     ) -> None:
         """`update`: what the dense optimizer takes. `copies`: how copies of all tables, or of some, are kept
-        together; None where no table has any."""
+        together; None where no table has any. `copy_meets_rows`: whether rows may wait for the copy of a batch."""
         self._topology, self._workload = topology, workload
         self._kinds, self._software, self.has_towers = kinds, software, has_towers
         self._in_phases = software.exchange_in_phases and not has_towers
-        self._replication, self._update = replication, update
+        self._replication, self.update = replication, update
         self.fabric = Fabric(topology)
         is_training = workload.mode == "training"
         self._setting = StepSetting(
@@ -103,6 +105,7 @@ class Schedule:
             has_modules=has_towers and bool(workload.tower_modules),
             gathers_dense=sharding_of(workload).strategy in ("zero1", "zero2"),
             gathers_units=sharding_of(workload).strategy == "fsdp",
+            copy_meets_rows=copy_meets_rows,
         )
         self.stage_of_term: dict[str, str] = stage_of_terms(self._setting)
         self.stages: tuple[str, ...] = tuple(dict.fromkeys(self.stage_of_term.values()))
@@ -125,6 +128,7 @@ class Schedule:
             "ids": with_ids or exchange,
             "reduction": exchange + (with_ids if self.all_reduce_meets_ids else []),
             "fetch": self.fetched_over,
+            "copy": [HOST_LINK],
             "nothing": [],
         }
         over = {term.name: term.over for term in TERMS}
@@ -274,7 +278,7 @@ class Schedule:
         """
         overhead_s = self._software.step_overhead_s.value
         if self._setting.is_training:
-            overhead_s = max(overhead_s, self._update.moved_s) + self._update.beyond_overhead_s
+            overhead_s = max(overhead_s, self.update.moved_s) + self.update.beyond_overhead_s
         constants = {"overhead": overhead_s}
         if self._setting.gathers_dense:
             constants[DENSE_GATHER] = ShardedDense(self._topology, self._workload).gather_after_update_s()

@@ -41,13 +41,18 @@ class StepSetting:
     """Whether whole weights of the dense part are gathered after their update."""
     gathers_units: bool = False
     """Whether those of its units are gathered before each pass."""
+    copy_meets_rows: bool = False
+    """Whether rows from below HBM may wait for the copy of a batch."""
 
 
 Condition = Callable[[StepSetting], bool]
-Over = Literal["device", "bottom", "tables", "rows", "exchange", "inside", "ids", "reduction", "fetch", "nothing"]
+Over = Literal[
+    "device", "bottom", "tables", "rows", "exchange", "inside", "ids", "reduction", "fetch", "copy", "nothing"
+]
 """What work loads: the device; the device, if there is a bottom MLP; the device and the memories that rows are read in
 place from; the same, beside cache misses; the links and cards of an exchange, its links alone, those of the exchange of
-the next ids, of a reduction that may meet these; the way of cache misses; no resource."""
+the next ids, of a reduction that may meet these; the way of cache misses; its link to the host, beside the copy of a
+batch; no resource."""
 
 
 def _always(_: StepSetting) -> bool:
@@ -101,6 +106,7 @@ STAGES: dict[str, StageSpec] = {
     for spec in (
         StageSpec("input_dist", is_collective=True),
         StageSpec("cache_fetch"),
+        StageSpec("copy_contention"),
         StageSpec("lookup_forward", is_lookup=True),
         StageSpec("output_intra_host", is_collective=True),
         StageSpec("tower_forward"),
@@ -135,6 +141,7 @@ TERMS: tuple[TermSpec, ...] = (
         when=lambda setting: setting.has_memories,
         overlaps=lambda setting: setting.has_prefetch,
     ),
+    TermSpec("copy_contention", "copy_contention", "copy", when=lambda setting: setting.copy_meets_rows),
     TermSpec("beside_misses", "dense", "rows", when=lambda setting: setting.has_prefetch and setting.has_memories),
     TermSpec("gradient_dist", "gradient_dist", "exchange", when=_training),
     TermSpec("node_sums_backward", "gradient_dist", "exchange", when=_training),

@@ -10,7 +10,7 @@ which its own stages end first: that is the law itself. See docs/decisions/0021-
 
 import copy
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Self
 
@@ -19,6 +19,7 @@ import numpy as np
 from cost_models import collectives, towers
 from cost_models.amounts import NO_RESERVE, Amount, Reserve
 from cost_models.averaging import Averaging, AveragingLine
+from cost_models.batch_copy import COPY_CONTENTION, BatchCopy, CopyLine
 from cost_models.beside_dense import EvenTables
 from cost_models.coefficients_used import StepCoefficients
 from cost_models.dense_sharding import shard_ranks
@@ -35,8 +36,8 @@ from cost_models.replicas import Replicas, ReplicatedCluster
 from cost_models.replication import Replication
 from cost_models.resources import DEVICE, Resource
 from cost_models.schedule import Schedule
+from cost_models.sharding_mix import mixing_seconds
 from cost_models.shards import (
-    DATA_PARALLEL,
     IS_CACHED,
     MEMORY_HBM,
     MEMORY_TIERS,
@@ -48,7 +49,7 @@ from cost_models.shards import (
 from cost_models.stages import VectorExchange
 from cost_models.step_base import StepBase
 from cost_models.step_exchanges import EXCHANGE_OF, balanced_bytes, exchange_terms
-from cost_models.tables import NUMBER_BYTES, Tables
+from cost_models.tables import Tables
 from cost_models.towers import has_towers
 from cost_models.workload.models import Workload
 from topologies.cluster import Topology
@@ -73,8 +74,10 @@ class StepCosts(CostModel):
         *,
         replicas: Replicas | None = None,
         own: Ints | None = None,
+        copy_meets_rows: bool | None = None,
     ) -> None:
-        """`own` are the only tables that are held, by number; unset, all of them."""
+        """`own` are the only tables that are held, by number; unset, all of them. `copy_meets_rows`: whether there is a
+        stage for what rows wait for the copy of a batch; unset, where they may."""
         super().__init__(topology, workload, reserve, exchange)
         self._own, replication = own, None
         if replicas is not None:
@@ -97,6 +100,17 @@ class StepCosts(CostModel):
         )
         self.batching: Batching = self.peak.batching
         self.update = DenseUpdate.of(self.cluster, self.stated_workload, self.kinds)
+        self.batch_copy = BatchCopy.of(
+            workload,
+            self.kinds,
+            tuple(group.links.pcie.accelerators_per_switch for group in self.cluster.nodes),
+            self.batching,
+            self.coefficients.software,
+            self.update,
+        )
+        if copy_meets_rows is None:
+            copy_meets_rows = self.batch_copy.meets_rows(self.tables)
+        self.copy_meets_rows = copy_meets_rows
         self.schedule = Schedule(
             topology,
             workload,
@@ -106,6 +120,7 @@ class StepCosts(CostModel):
             has_towers=has_towers(topology, workload, exchange),
             copies=replicas if replication is not None or (self.copies > 1).any() else None,
             update=self.update,
+            copy_meets_rows=copy_meets_rows,
         )
         self.kind_of_rank: Ints = self.schedule.kind_of_rank
         self.node_of_rank: Ints = self.schedule.node_of_rank
@@ -117,6 +132,7 @@ class StepCosts(CostModel):
             self._averaging = Averaging(replication, lines, self.tables, self.own_blocks, self.batching, world)
         of_lines = REPLICA_SYNC, *EXCHANGE_OF
         self.protocol_stages = tuple(stage for stage in self.schedule.collectives if stage in of_lines)
+        self.protocol_stages += (COPY_CONTENTION,) if copy_meets_rows else ()
         software = self.coefficients.software
         self._base = StepBase(
             topology, workload, self.tables, self.kinds, self.batching, self.schedule, software, replication
@@ -168,21 +184,24 @@ class StepCosts(CostModel):
 
     def on(self, topology: Topology, workload: Workload) -> "StepCosts":
         """The same model of another cluster or workload."""
-        return type(self)(topology, workload, exchange=self.exchange, replicas=self.replicas)
+        meets, replicas = self.copy_meets_rows, self.replicas
+        return type(self)(topology, workload, exchange=self.exchange, replicas=replicas, copy_meets_rows=meets)
 
     def _take_lines(self, protocols: tuple[int, ...]) -> None:
         self.protocols, self.constants = protocols, self._beside.copy()
         for stage, number in zip(self.protocol_stages, protocols, strict=True):
             self.constants[self.stages.index(stage)] += self.lines_of(stage)[number].latency_s
 
-    def lines_of(self, stage: str) -> Sequence[ExchangeLine | AveragingLine | JointLine]:
+    def lines_of(self, stage: str) -> Sequence[ExchangeLine | AveragingLine | CopyLine | JointLine]:
         """The lines of the collective of a stage; none is shorter than the first for no bytes."""
         return self.own_lines_of(stage)
 
-    def own_lines_of(self, stage: str) -> Sequence[ExchangeLine | AveragingLine]:
+    def own_lines_of(self, stage: str) -> Sequence[ExchangeLine | AveragingLine | CopyLine]:
         """Those of the tables with the fewest copies; none where these have none to average."""
         if stage == REPLICA_SYNC:
             return () if self._averaging is None else self._averaging.lines
+        if stage == COPY_CONTENTION:
+            return self.batch_copy.lines(self.tables)
         return self.schedule.lines[stage]
 
     def _own_line(self, stage: str) -> int:
@@ -224,6 +243,8 @@ class StepCosts(CostModel):
         """The fastest line where whole tables are spread evenly: where a search begins."""
         if stage == REPLICA_SYNC:
             return 0 if self._averaging is None else self._averaging.balanced_line()
+        if stage == COPY_CONTENTION:
+            return 0
         exchange, blocks = EXCHANGE_OF[stage], self.own_blocks
         moved = [balanced_bytes(exchange, self.tables, blocks, kind, self.batching) for kind in self.kinds]
         return fastest_line(self.schedule.lines[stage], np.array(moved))
@@ -255,24 +276,13 @@ class StepCosts(CostModel):
     def _add_copy(self) -> None:
         """The batch comes to the devices before its ids are exchanged or, with a pipeline, beside the step before; a
         step is then no shorter than that. Where whatever is placed hides it, there is no stage for it."""
-        copy_seconds = self._copy_seconds()
-        if self.workload.mode == "training" and self.workload.pipeline == "none":
+        copy_seconds = self.batch_copy.seconds(float(self.tables.loaded_bytes_per_sample.sum()))[self.kind_of_rank]
+        if not self.batch_copy.is_beside:
             self._beside[self.stages.index("input_dist")] += copy_seconds.max()
             return
         if copy_seconds.max() > self.fixed_step_s:
             self.copy_seconds = copy_seconds
             self.stages, self._beside = (*self.stages, BATCH_COPY), np.append(self._beside, 0.0)
-
-    def _copy_seconds(self) -> Floats:
-        """[W] for the ids of a batch with their lengths, and its numbers, over the switch of each rank."""
-        return self.copy_seconds_of(float(self.tables.loaded_bytes_per_sample.sum()))[self.kind_of_rank]
-
-    def copy_seconds_of(self, loaded_bytes: float | Floats) -> Floats:
-        """[K, ...] the same where the ids of a sample with their lengths have so many bytes."""
-        sample_bytes = loaded_bytes + NUMBER_BYTES * (self.workload.dense.numerical_features + 1)  # and the label
-        moved = self.batching.samples_per_rank * sample_bytes
-        per_switch = [group.links.pcie.accelerators_per_switch for group in self.cluster.nodes]
-        return np.array([moved / kind.pcie_bytes_per_s * n for kind, n in zip(self.kinds, per_switch, strict=True)])
 
     def activation_seconds(self) -> float:
         """Seconds of the stage `dense` in which activations cross device memory, on the slowest kind of rank."""
@@ -292,7 +302,7 @@ class StepCosts(CostModel):
     def even_lookups_s(self, kind: int) -> tuple[float, float]:
         """How long the update of the tables that are held keeps a device busy, and their lookup, where they are spread
         evenly over HBM."""
-        lookup = Lookup(self.tables, self.own_blocks, self.kinds[kind], self.batching, self.coefficients.software)
+        lookup = self._lookup(self.own_blocks, kind)
         loads = (part[DEVICE] for part in (lookup.backward(), lookup.forward()))
         world = self.topology.world_size
         update_s, lookup_s = (float(np.sum(load.fixed) + np.sum(load.by_rows)) / world for load in loads)
@@ -300,8 +310,7 @@ class StepCosts(CostModel):
 
     def block_costs(self, blocks: Blocks, kind: int) -> BlockCosts:
         """Costs of each block if its ranks are of this kind."""
-        rank_kind, tables = self.kinds[kind], self.tables
-        lookup = Lookup(tables, blocks, rank_kind, self.batching, self.coefficients.software)
+        tables, lookup = self.tables, self._lookup(blocks, kind)
         terms: dict[str, Loads] = {
             "lookup_forward": lookup.forward(),
             "cache_fetch": lookup.fetches(is_prefetched=self.schedule.is_prefetched),
@@ -309,6 +318,7 @@ class StepCosts(CostModel):
         }
         if self.schedule.is_prefetched:
             terms["beside_misses"] = lookup.beside_misses()
+        terms |= self._copy_terms(lambda: lookup)
         if tables.training:
             terms["lookup_backward"] = lookup.backward()
             if self._replication is not None and self._replication.replicas.is_fully_sharded:
@@ -320,12 +330,23 @@ class StepCosts(CostModel):
         """[n] seconds on the device that sorting the ids of each block takes of its update."""
         if not self.tables.training:
             return np.zeros(len(blocks))
-        return Lookup(self.tables, blocks, self.kinds[kind], self.batching, self.coefficients.software).id_sort()
+        return self._lookup(blocks, kind).id_sort()
 
     def exchange_costs(self, blocks: Blocks, kind: int) -> BlockCosts:
-        """What blocks exchange, and no bytes."""
-        parts, none = self._summed(self._exchange_terms(blocks, kind), len(blocks), kind), np.zeros((len(blocks), 0))
+        """What blocks exchange and wait for the copy of a batch, and no bytes."""
+        waits = self._copy_terms(lambda: self._lookup(blocks, kind))
+        parts = self._summed(self._exchange_terms(blocks, kind) | waits, len(blocks), kind)
+        none = np.zeros((len(blocks), 0))
         return BlockCosts(*parts, none, none, np.ones(len(blocks), dtype=bool))
+
+    def _lookup(self, blocks: Blocks, kind: int) -> Lookup:
+        return Lookup(self.tables, blocks, self.kinds[kind], self.batching, self.coefficients.software)
+
+    def _copy_terms(self, lookup_of: Callable[[], Lookup]) -> dict[str, Loads]:
+        """What blocks wait for the copy of a batch, at the model's line."""
+        if not (self.copy_meets_rows and self.batch_copy.lines(self.tables)[self._own_line(COPY_CONTENTION)].rows_wait):
+            return {}
+        return {COPY_CONTENTION: lookup_of().waits_for_copy(is_prefetched=self.schedule.is_prefetched)}
 
     def _exchange_terms(self, blocks: Blocks, kind: int) -> dict[str, Loads]:
         """What blocks exchange on a kind of rank, at the model's lines."""
@@ -383,20 +404,10 @@ class StepCosts(CostModel):
     def mixing_seconds(self, shardings: Ints) -> float:
         """Kernels and exchanges of every kind of sharding beyond the first one, and their vectors joined. 0 for devices
         on which the latter was not measured."""
-        per_byte, used = max(kind.regroup_s for kind in self.kinds), set(shardings.tolist())
-        if not per_byte or len(used) < 2:
-            return 0.0
-        vectors = sum(table.vectors_per_sample * table.dim for table in self.workload.tables)
-        launches_s = max(kind.lookup_launch_s + kind.update_launch_s for kind in self.kinds) * (len(used) - 1)
         latencies_s = float(self.constants.sum() - self._beside.sum())
-        averages = zip(self.protocol_stages, self.protocols, strict=True)
-        latencies_s -= sum(self.lines_of(stage)[n].latency_s for stage, n in averages if stage == REPLICA_SYNC)
-        exchanges_s = latencies_s * max(len(used - {DATA_PARALLEL}) - 1, 0)
-        if DATA_PARALLEL in used:  # replicas are reduced apart from the dense part
-            exchanges_s += max(kind.reduction_protocols[-1].latency_s or 0.0 for kind in self.kinds)
-        joined_s = per_byte * NUMBER_BYTES * vectors + max(kind.regroup_piece_s for kind in self.kinds) * len(used)
-        joined_s *= self.batching.samples_per_rank
-        return float(launches_s + exchanges_s + joined_s)
+        lines = zip(self.protocol_stages, self.protocols, strict=True)
+        latencies_s -= sum(self.lines_of(stage)[n].latency_s for stage, n in lines if stage not in EXCHANGE_OF)
+        return mixing_seconds(self.kinds, self.workload, self.batching, latencies_s, set(shardings.tolist()))
 
 
 def _pool_bytes(model: CostModel, bytes_of_kind: Sequence[Sequence[float]]) -> tuple[Floats, ...]:

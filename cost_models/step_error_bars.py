@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from cost_models.batch_copy import COPY_CONTENTION
 from cost_models.coefficients import (
     CollectiveOperation,
     DtypeCoefficient,
@@ -33,7 +34,7 @@ from cost_models.error_bars import (
     width,
 )
 from cost_models.model import BATCH_COPY, Evaluation
-from cost_models.resources import DEVICE, FETCHES, HOST_LINK_IN, HOST_LINK_OUT, PCIE, Resource
+from cost_models.resources import DEVICE, FETCHES, HOST_LINK, HOST_LINK_IN, HOST_LINK_OUT, PCIE, Resource
 from cost_models.shards import (
     BYTE_ADDRESSABLE,
     HOME,
@@ -86,7 +87,7 @@ _MEASURED_INSTEAD = {
 _LAUNCH = {"lookup_forward": "forward_launch_s", "lookup_backward": "backward_launch_s"}
 _DATA_SHEET_WORDS: dict[str, str] = {"front_end": "front-end cards"}
 _DATA_SHEET_WORDS |= {name: row.label for name, row in MEMORIES.items()}
-_EFFICIENCY: dict[Resource, str] = dict.fromkeys((PCIE, HOST_LINK_OUT, HOST_LINK_IN), "pcie_efficiency")
+_EFFICIENCY: dict[Resource, str] = dict.fromkeys((PCIE, HOST_LINK, HOST_LINK_OUT, HOST_LINK_IN), "pcie_efficiency")
 _EFFICIENCY |= {Resource(name): row.efficiency for name, row in MEMORIES.items() if row.efficiency is not None}
 """The device coefficient of the share of a rate that is achieved; of the others the data sheet is all that is known."""
 
@@ -180,7 +181,9 @@ class _StageErrors:
         """Every source of error, with the share of the stage that it governs."""
         if self._seconds <= 0:
             return
-        if self._constant:
+        if self._constant and self._name == COPY_CONTENTION:
+            yield self._of("device", "pcie_efficiency", self._constant, {})
+        elif self._constant:
             overhead = "step_overhead_s" if self._name == "overhead" else "collective_latency_s"
             computed_s = self._model.update.beyond_overhead_s if self._name == "overhead" else 0.0
             yield self._of("software", overhead, self._constant - computed_s, {})

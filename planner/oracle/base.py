@@ -7,7 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from cost_models.batch_copy import CopyLine
 from cost_models.dense_sharding import sharding_of
+from cost_models.fixed_parts import FixedParts
 from cost_models.shards import SIZED_BY_PLAN
 from cost_models.step_costs import StepCosts
 from cost_models.towers import has_towers
@@ -21,7 +23,6 @@ from planner.document.plan import Plan
 from planner.document.planned import placed_shards, planned_model
 from planner.document.provenance import planned_options
 from planner.errors import UnsoundPlanError
-from planner.formulation.allowed_choices import planning_model
 from planner.formulation.choice_rules import allowed_choices
 from planner.formulation.formulation import Formulation
 from planner.formulation.option_space import EVERY_CUT, MOST_UNITS, Cuts, Space
@@ -242,10 +243,15 @@ class Base:
         """[C] ranks that use one of them, on the mean."""
         return self.formulation.problem.world / self.instances
 
-    def latency_s(self, protocols: tuple[int, ...]) -> float:
-        """Latencies of the exchanges at some protocols."""
-        lines = zip(self.model.protocol_stages, protocols, strict=True)
-        return float(sum(self.model.lines_of(stage)[number].latency_s for stage, number in lines))
+    def latency_s(self, protocols: tuple[int, ...], fixed: FixedParts) -> Floats:
+        """[n] latencies of the exchanges of candidates at some protocols; where rows wait for all that is left of the
+        copy of a batch, what is left of theirs."""
+        latency_s = np.zeros(len(fixed.copy_left_s))
+        for stage, number in zip(self.model.protocol_stages, protocols, strict=True):
+            line = self.model.lines_of(stage)[number]
+            is_own = isinstance(line, CopyLine) and not line.rows_wait
+            latency_s += fixed.copy_left_s if is_own else line.latency_s
+        return latency_s
 
     @cached_property
     def is_scarce(self) -> bool:
@@ -275,9 +281,8 @@ class Base:
         """The costs of the base with other profiles of its tables; what its dense part takes is without meaning."""
         workload = self.workload.model_copy(update={"tables": tuple(tables)})
         workload.__dict__["layers"] = self.workload.layers  # not those of other widths, which may not fit together
-        model = planning_model("physical", self.model.topology, workload, self.policy, self.model.exchange)
-        assert isinstance(model, StepCosts)
-        return model
+        own, reserve = self.model, self.policy.reserve.amounts()
+        return type(own)(own.topology, workload, reserve, own.exchange, copy_meets_rows=own.copy_meets_rows)
 
     def options(self, model: StepCosts) -> tuple[Options, Options]:
         """The ways to hold each table, with cache sizes at the lower ends of ranges that hold all that a plan may take,
@@ -298,6 +303,14 @@ class Base:
         parts = {name: np.minimum(getattr(low, name), getattr(high, name)) for name in PARTS}
         nothing = {name: np.zeros_like(getattr(low, name)) for name in ("base_loads", "base_bytes")}
         return within_capacity(replace(low, **parts, **nothing, allowed=low.allowed | high.allowed))
+
+    def relaxed_at(self, problem: Problem, model: StepCosts, options: tuple[Options, Options]) -> Problem:
+        """The same at the lines of a model, what rows wait for copies of batches depends on cache sizes."""
+        low = at_lines(problem, model, options[0])
+        if not model.copy_meets_rows:
+            return low
+        high = at_lines(problem, model, options[1])
+        return replace(low, **{name: np.minimum(getattr(low, name), getattr(high, name)) for name in PARTS})
 
 
 def _scaled(table: TableProfile, scale: Scale) -> TableProfile:

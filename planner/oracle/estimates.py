@@ -30,7 +30,7 @@ class MemoryCosts:
 
 def fixed_steps(base: Base, fixed: FixedParts) -> Floats:
     """[n] the steps of candidates without tables."""
-    constants = fixed.constants.sum(axis=1) + base.latency_s(base.plan_protocols)
+    constants = fixed.constants.sum(axis=1) + base.latency_s(base.plan_protocols, fixed)
     return np.asarray(constants + base.stage_seconds(fixed.loads[:, 0] * base.ranks_of_instance))
 
 

@@ -46,6 +46,6 @@ def _dual_values_s(base: Base, pair: Pair, tables: Floats, fixed: FixedParts, ha
     hbm = base.model.memories.index("hbm")
     capacity = float((multipliers.byte * base.empty_capacity).sum())
     taken = fixed.base_bytes * float((multipliers.byte[:, hbm] * sizes).sum())
-    constants = fixed.constants.sum(axis=1) + base.latency_s(pair.protocols)
+    constants = fixed.constants.sum(axis=1) + base.latency_s(pair.protocols, fixed)
     value = tables + loads + constants + taken - capacity
     return np.asarray(value - ROUNDING * (tables + np.abs(loads) + np.abs(constants) + taken + capacity))

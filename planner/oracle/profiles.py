@@ -13,7 +13,7 @@ from cost_models.peak import GRADIENT_COPIES
 from cost_models.step_costs import StepCosts
 from cost_models.workload.table_profile import TableProfile
 from planner.certificates.lagrangian import cheapest_options
-from planner.formulation.options import at_lines, enumerate_options
+from planner.formulation.options import enumerate_options
 from planner.oracle.base import Base
 from planner.oracle.choices import choices_of
 from planner.problem.numbers import Bools, Floats, Ints
@@ -128,7 +128,7 @@ class Profiles:
             problem = base.relaxed_problem(at_copies, options)
             usable = np.asarray(problem.allowed.any(axis=0)) if usable is None else usable
             for protocols in model.all_protocols:
-                at = at_lines(problem, at_copies.at_protocols(protocols), options[0])
+                at = base.relaxed_at(problem, at_copies.at_protocols(protocols), options)
                 for m, pair in enumerate(base.pairs):
                     if pair.protocols == protocols:
                         bounds[:, m, n] = cheapest_options(at, pair.multipliers, usable, pair.peaks(at))

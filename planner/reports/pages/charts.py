@@ -21,6 +21,7 @@ SERIES = ("#2166ac", "#d6604d", "#1b7837", "#b8860b", "#762a83", "#4d9fc7", "#8c
 STAGE_COLOURS = {
     "input_dist": "#fbd0b5",
     "cache_fetch": "#c2a5cf",
+    "copy_contention": "#9970ab",
     "lookup_forward": "#1b7837",
     "output_intra_host": "#fddbc7",
     "tower_forward": "#4393c3",

@@ -1,0 +1,110 @@
+"""The copy of batches to the devices, and what rows from below HBM wait for it.
+
+A batch is copied beside the steps before its own, from the beginning of each. While that lasts, it shares each PCIe
+switch evenly with the cache misses and the rows in place of the forward pass: a switch that n ranks share then carries
+n copies beside what ranks move, so that rows that keep it busy for x seconds a rank take n x seconds longer. They never
+wait longer than the copy has left when the host has launched the step. The wait is the less of the two: concave, so
+that it is a law of two lines (see docs/decisions/0021-lines-of-laws.md and 0054-copies-meet-rows.md).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from cost_models.coefficients import SoftwareCoefficients
+from cost_models.dense_update import DenseUpdate
+from cost_models.kinds import RankKind
+from cost_models.memory import Batching
+from cost_models.resources import HOST_LINK, PCIE, Resource
+from cost_models.shards import BELOW_HBM, Floats
+from cost_models.tables import NUMBER_BYTES, Tables
+from cost_models.workload.models import Workload
+
+COPY_CONTENTION = "copy_contention"
+"""The stage of what rows from below HBM wait for the copy of a batch."""
+
+
+@dataclass(frozen=True)
+class CopyLine:
+    """A line of what rows wait: `latency_s`, whatever they are; or, from none on, as long as they meet the copy."""
+
+    latency_s: float
+    rows_wait: bool
+
+
+@dataclass(frozen=True)
+class BatchCopy:
+    """How long a batch takes to come to the devices; K kinds of rank."""
+
+    kinds: tuple[RankKind, ...]
+    per_switch: tuple[int, ...]
+    """[K] ranks that share a PCIe switch, in the whole cluster."""
+    samples_per_rank: float
+    numbers: int
+    """Numerical features and label of a sample."""
+    launch_s: float
+    """From the end of a step until the device has something to do."""
+    is_beside: bool
+    """Whether it goes on beside other steps."""
+
+    @classmethod
+    def of(
+        cls,
+        workload: Workload,
+        kinds: tuple[RankKind, ...],
+        per_switch: tuple[int, ...],
+        batching: Batching,
+        software: SoftwareCoefficients,
+        update: DenseUpdate,
+    ) -> "BatchCopy":
+        """That of a workload on the ranks of a cluster, or of one of its groups."""
+        waits = workload.mode == "training" and workload.pipeline == "none"
+        return cls(
+            kinds,
+            per_switch,
+            batching.samples_per_rank,
+            workload.dense.numerical_features + 1,
+            launch_s(workload, software, update),
+            is_beside=not (software.ids_arrive_sharded or waits),
+        )
+
+    def seconds(self, loaded_bytes: float | Floats) -> Floats:
+        """[K, ...] over the switch of each rank, where the ids of a sample with their lengths have so many bytes."""
+        moved = self.samples_per_rank * (loaded_bytes + NUMBER_BYTES * self.numbers)
+        return np.array(
+            [moved / kind.pcie_bytes_per_s * n for kind, n in zip(self.kinds, self.per_switch, strict=True)]
+        )
+
+    def left_s(self, loaded_bytes: float | Floats) -> Floats:
+        """[...] what is left of the slowest copy when devices begin a step: no rows wait longer for it."""
+        return np.asarray(np.maximum(self.seconds(loaded_bytes).max(axis=0) - self.launch_s, 0.0))
+
+    def meets_rows(self, tables: Tables) -> bool:
+        """Whether rows from below HBM may wait for it."""
+        has_memories = any(memory in kind.memories for kind in self.kinds for memory in BELOW_HBM)
+        return self.is_beside and has_memories and float(self.left_s(float(tables.loaded_bytes_per_sample.sum()))) > 0
+
+    def lines(self, tables: Tables) -> tuple[CopyLine, CopyLine]:
+        """The law of the wait."""
+        left_s = float(self.left_s(float(tables.loaded_bytes_per_sample.sum())))
+        return CopyLine(0.0, rows_wait=True), CopyLine(left_s, rows_wait=False)
+
+
+def launch_s(workload: Workload, software: SoftwareCoefficients, update: DenseUpdate) -> float:
+    """From the end of a step until the device has something to do: the host's work, in training less what the optimizer
+    of the dense part, measured as a part of it, takes at the end."""
+    optimizer_s = update.moved_s if workload.mode == "training" else 0.0
+    return max(software.step_overhead_s.value - optimizer_s, 0.0)
+
+
+def waited_s(busy_s: Mapping[Resource, Floats], sharing: Mapping[Resource, int]) -> Floats:
+    """[n] how much longer blocks' rows take while copies go on: `busy_s` of the rank's own link, of its PCIe switch and
+    of what else they come over, which so many ranks share that all move as much.
+
+    Where something else is slower than the switch, there is room for copies.
+    """
+    alone = [seconds * sharing.get(resource, 1) for resource, seconds in busy_s.items()]
+    longest = np.maximum.reduce(alone)
+    beside = np.maximum(2 * sharing[PCIE] * busy_s[PCIE], busy_s[HOST_LINK] + busy_s[PCIE])
+    return np.asarray(np.maximum(beside, longest) - longest)
