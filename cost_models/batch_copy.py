@@ -1,13 +1,12 @@
 """The copy of batches to the devices, and what rows from below HBM wait for it.
 
 A batch is copied beside the steps before its own, from the beginning of each. While that lasts, it shares each PCIe
-switch evenly with the cache misses and the rows in place of the forward pass: a switch that n ranks share then carries
-n copies beside what ranks move, so that rows that keep it busy for x seconds a rank take n x seconds longer. They never
-wait longer than the copy has left when the host has launched the step. The wait is the less of the two: concave, so
-that it is a law of two lines (see docs/decisions/0021-lines-of-laws.md and 0054-copies-meet-rows.md).
+switch evenly with what the forward pass needs of host memory, cache misses and rows in place: a switch that n ranks
+share then carries n copies beside these, so that rows that keep it busy for x seconds a rank take n x seconds longer.
+They never wait longer than the copy has left when the host has launched the step. The wait is the less of the two:
+concave, so that it is a law of two lines (docs/decisions/0021-lines-of-laws.md, 0054-copies-meet-rows.md).
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,13 +15,14 @@ from cost_models.coefficients import SoftwareCoefficients
 from cost_models.dense_update import DenseUpdate
 from cost_models.kinds import RankKind
 from cost_models.memory import Batching
-from cost_models.resources import HOST_LINK, PCIE, Resource
-from cost_models.shards import BELOW_HBM, Floats
+from cost_models.shards import Floats, MemoryTier
 from cost_models.tables import NUMBER_BYTES, Tables
 from cost_models.workload.models import Workload
 
 COPY_CONTENTION = "copy_contention"
 """The stage of what rows from below HBM wait for the copy of a batch."""
+MEETS_COPIES: MemoryTier = "ddr"
+"""The memory whose rows do: it is about as fast as all links to it. Others are slower, and leave copies room."""
 
 
 @dataclass(frozen=True)
@@ -82,8 +82,8 @@ class BatchCopy:
 
     def meets_rows(self, tables: Tables) -> bool:
         """Whether rows from below HBM may wait for it."""
-        has_memories = any(memory in kind.memories for kind in self.kinds for memory in BELOW_HBM)
-        return self.is_beside and has_memories and float(self.left_s(float(tables.loaded_bytes_per_sample.sum()))) > 0
+        has_memory = any(MEETS_COPIES in kind.memories for kind in self.kinds)
+        return self.is_beside and has_memory and float(self.left_s(float(tables.loaded_bytes_per_sample.sum()))) > 0
 
     def lines(self, tables: Tables) -> tuple[CopyLine, CopyLine]:
         """The law of the wait."""
@@ -98,13 +98,11 @@ def launch_s(workload: Workload, software: SoftwareCoefficients, update: DenseUp
     return max(software.step_overhead_s.value - optimizer_s, 0.0)
 
 
-def waited_s(busy_s: Mapping[Resource, Floats], sharing: Mapping[Resource, int]) -> Floats:
-    """[n] how much longer blocks' rows take while copies go on: `busy_s` of the rank's own link, of its PCIe switch and
-    of what else they come over, which so many ranks share that all move as much.
+def waited_s(switch_s: Floats, link_s: Floats, ranks: int) -> Floats:
+    """[n] how much longer rows take while copies go on, that keep the switch of so many ranks busy for `switch_s` of
+    each, and the rank's own link, which may be slower, for `link_s`.
 
-    Where something else is slower than the switch, there is room for copies.
+    It falls with no rate, so that slower hardware never makes a step shorter.
     """
-    alone = [seconds * sharing.get(resource, 1) for resource, seconds in busy_s.items()]
-    longest = np.maximum.reduce(alone)
-    beside = np.maximum(2 * sharing[PCIE] * busy_s[PCIE], busy_s[HOST_LINK] + busy_s[PCIE])
-    return np.asarray(np.maximum(beside, longest) - longest)
+    alone = np.maximum(ranks * switch_s, link_s)
+    return np.asarray(np.maximum(2 * ranks * switch_s, link_s + switch_s) - alone)

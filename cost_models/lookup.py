@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cost_models import lookup_terms as terms
-from cost_models.batch_copy import waited_s
+from cost_models.batch_copy import MEETS_COPIES, waited_s
 from cost_models.coefficients import SoftwareCoefficients
 from cost_models.kinds import RankKind
 from cost_models.loads import BlockLoad, Loads
@@ -237,15 +237,13 @@ class Lookup:
     def waits_for_copy(self, *, is_prefetched: bool) -> Loads:
         """What a rank waits longer for cache misses, unless these are prefetched, and for the rows that the forward
         pass reads in place, as long as a batch is copied over their switch (see `batch_copy`)."""
-        sharing, waits_s = self._kind.ranks_sharing, np.zeros(len(self._blocks))
-        for memory in () if is_prefetched else self._kind.memories:
-            busy = {resource: np.asarray(load.by_rows) for resource, load in self.fetch(memory).items()}
-            waits_s += waited_s(busy, sharing)
-        for name, each in self._read_in_place(~self._meets_misses).items():
-            link_s, switch_s = (
-                each.bytes / rate for rate in (self._kind.memories[name].link_bytes_per_s, self._kind.pcie_bytes_per_s)
-            )
-            waits_s += waited_s({HOST_LINK: link_s, PCIE: switch_s, Resource(name): each.busy_s}, sharing)
+        kind, waits_s = self._kind, np.zeros(len(self._blocks))
+        if not is_prefetched:
+            busy = self.fetch(MEETS_COPIES)
+            waits_s += waited_s(np.asarray(busy[PCIE].by_rows), np.asarray(busy[HOST_LINK].by_rows), kind.pcie_ranks)
+        if read := self._read_in_place(~self._meets_misses).get(MEETS_COPIES):
+            link_s = read.bytes / kind.memories[MEETS_COPIES].link_bytes_per_s
+            waits_s += waited_s(read.bytes / kind.pcie_bytes_per_s, link_s, kind.pcie_ranks)
         return {HOST_LINK: BlockLoad(by_rows=waits_s)}
 
     def _cache_work_s(self) -> Floats:
