@@ -18,6 +18,7 @@ from cost_models.memory import Batching
 from cost_models.shards import Floats, MemoryTier
 from cost_models.tables import NUMBER_BYTES, Tables
 from cost_models.workload.models import Workload
+from topologies.cluster import Topology
 
 COPY_CONTENTION = "copy_contention"
 """The stage of what rows from below HBM wait for the copy of a batch."""
@@ -51,18 +52,18 @@ class BatchCopy:
     @classmethod
     def of(
         cls,
+        cluster: Topology,
         workload: Workload,
         kinds: tuple[RankKind, ...],
-        per_switch: tuple[int, ...],
         batching: Batching,
         software: SoftwareCoefficients,
         update: DenseUpdate,
     ) -> "BatchCopy":
-        """That of a workload on the ranks of a cluster, or of one of its groups."""
+        """That of a workload on the ranks of a cluster, or on one of its groups."""
         waits = workload.mode == "training" and workload.pipeline == "none"
         return cls(
             kinds,
-            per_switch,
+            tuple(group.links.pcie.accelerators_per_switch for group in cluster.nodes),
             batching.samples_per_rank,
             workload.dense.numerical_features + 1,
             launch_s(workload, software, update),

@@ -1,5 +1,6 @@
 """Who takes which bytes where: weights, optimizer state, cache, ids and outputs in flight."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -20,6 +21,7 @@ from cost_models.shards import (
     Blocks,
     Floats,
     Ints,
+    MemoryTier,
     state_memory,
 )
 from cost_models.tables import Tables
@@ -125,3 +127,12 @@ def is_supported(blocks: Blocks, memory_bytes: tuple[int, ...]) -> NDArray[np.bo
     has = np.array(memory_bytes) > 0
     has[MEMORY_HBM] = True
     return np.asarray(has[HOME[blocks.tier]] & has[state_memory(blocks)])
+
+
+def pool_bytes(
+    bytes_of_rank: Floats, memories: Sequence[MemoryTier], pool_of_rank: Sequence[Ints]
+) -> tuple[Floats, ...]:
+    """Per memory, the bytes of each pool, from those [W, memory tiers] of the pools that each rank draws on, whose
+    numbers are `pool_of_rank` [W] of each memory."""
+    firsts = (np.unique(pool, return_index=True)[1] for pool in pool_of_rank)
+    return tuple(bytes_of_rank[first, MEMORY_TIERS.index(tier)] for tier, first in zip(memories, firsts, strict=True))

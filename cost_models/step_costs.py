@@ -29,7 +29,7 @@ from cost_models.joint_lines import JointLine
 from cost_models.kinds import RankKind, rank_kinds
 from cost_models.loads import Loads
 from cost_models.lookup import Lookup
-from cost_models.memory import Batching, block_bytes, has_way_to_update, is_supported
+from cost_models.memory import Batching, block_bytes, has_way_to_update, is_supported, pool_bytes
 from cost_models.model import BATCH_COPY, BlockCosts, BlockMemory, CostModel, Evaluation
 from cost_models.peak import Peak
 from cost_models.replicas import Replicas, ReplicatedCluster
@@ -100,17 +100,9 @@ class StepCosts(CostModel):
         )
         self.batching: Batching = self.peak.batching
         self.update = DenseUpdate.of(self.cluster, self.stated_workload, self.kinds)
-        self.batch_copy = BatchCopy.of(
-            workload,
-            self.kinds,
-            tuple(group.links.pcie.accelerators_per_switch for group in self.cluster.nodes),
-            self.batching,
-            self.coefficients.software,
-            self.update,
-        )
-        if copy_meets_rows is None:
-            copy_meets_rows = self.batch_copy.meets_rows(self.tables)
-        self.copy_meets_rows = copy_meets_rows
+        software = self.coefficients.software
+        self.batch_copy = BatchCopy.of(self.cluster, workload, self.kinds, self.batching, software, self.update)
+        self.copy_meets_rows = self.batch_copy.meets_rows(self.tables) if copy_meets_rows is None else copy_meets_rows
         self.schedule = Schedule(
             topology,
             workload,
@@ -120,7 +112,7 @@ class StepCosts(CostModel):
             has_towers=has_towers(topology, workload, exchange),
             copies=replicas if replication is not None or (self.copies > 1).any() else None,
             update=self.update,
-            copy_meets_rows=copy_meets_rows,
+            copy_meets_rows=self.copy_meets_rows,
         )
         self.kind_of_rank: Ints = self.schedule.kind_of_rank
         self.node_of_rank: Ints = self.schedule.node_of_rank
@@ -132,8 +124,7 @@ class StepCosts(CostModel):
             self._averaging = Averaging(replication, lines, self.tables, self.own_blocks, self.batching, world)
         of_lines = REPLICA_SYNC, *EXCHANGE_OF
         self.protocol_stages = tuple(stage for stage in self.schedule.collectives if stage in of_lines)
-        self.protocol_stages += (COPY_CONTENTION,) if copy_meets_rows else ()
-        software = self.coefficients.software
+        self.protocol_stages += (COPY_CONTENTION,) * self.copy_meets_rows
         self._base = StepBase(
             topology, workload, self.tables, self.kinds, self.batching, self.schedule, software, replication
         )
@@ -148,7 +139,8 @@ class StepCosts(CostModel):
         self._take_lines(tuple(self._balanced_line(stage) for stage in self.protocol_stages))
         beside = sum(self.peak.rank_bytes.values())
         self.base_bytes: Floats = np.where(np.arange(len(self.memories)) == MEMORY_HBM, beside, 0.0)
-        self.pool_bytes = _pool_bytes(self, [kind.memory_bytes for kind in self.kinds])
+        of_rank = np.array([kind.memory_bytes for kind in self.kinds], dtype=float)[self.kind_of_rank]
+        self.pool_bytes = pool_bytes(of_rank, self.memories, self.memory_pool_of_rank)
 
     def _take_group(self, cluster: ReplicatedCluster) -> Replication:
         """Become the costs of one group of ranks, whose sums go beyond it."""
@@ -241,10 +233,8 @@ class StepCosts(CostModel):
 
     def _balanced_line(self, stage: str) -> int:
         """The fastest line where whole tables are spread evenly: where a search begins."""
-        if stage == REPLICA_SYNC:
-            return 0 if self._averaging is None else self._averaging.balanced_line()
-        if stage == COPY_CONTENTION:
-            return 0
+        if stage not in EXCHANGE_OF:
+            return 0 if self._averaging is None or stage != REPLICA_SYNC else self._averaging.balanced_line()
         exchange, blocks = EXCHANGE_OF[stage], self.own_blocks
         moved = [balanced_bytes(exchange, self.tables, blocks, kind, self.batching) for kind in self.kinds]
         return fastest_line(self.schedule.lines[stage], np.array(moved))
@@ -408,10 +398,3 @@ class StepCosts(CostModel):
         lines = zip(self.protocol_stages, self.protocols, strict=True)
         latencies_s -= sum(self.lines_of(stage)[n].latency_s for stage, n in lines if stage not in EXCHANGE_OF)
         return mixing_seconds(self.kinds, self.workload, self.batching, latencies_s, set(shardings.tolist()))
-
-
-def _pool_bytes(model: CostModel, bytes_of_kind: Sequence[Sequence[float]]) -> tuple[Floats, ...]:
-    """Per memory of a model, the bytes of each pool, of [K, memory tiers] on its kinds of rank."""
-    of_rank = np.array(bytes_of_kind, dtype=float)[model.kind_of_rank]
-    pools = (np.unique(pool, return_index=True)[1] for pool in model.memory_pool_of_rank)
-    return tuple(of_rank[first, MEMORY_TIERS.index(tier)] for tier, first in zip(model.memories, pools, strict=True))
