@@ -6,7 +6,7 @@ With fewer that bounds nothing nine times in ten, and the band is that of a rand
 within them are taken as normal.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,6 +55,8 @@ class PartError:
     """Relative error that nine in ten rows of a new group are to stay within."""
     inside: float
     """Share of the rows that are within what the other groups say of theirs."""
+    missed: Mapping[str, tuple[int, int]]
+    """Groups that have rows outside: how many are inside, of how many."""
 
     @property
     def is_guaranteed(self) -> bool:
@@ -81,6 +83,11 @@ def error_90(errors: Iterable[np.ndarray]) -> float:
     return float(np.expm1(stats.t.ppf((1 + COVERAGE) / 2, count) * np.sqrt(between + within)))
 
 
+def _name(part: object) -> str:
+    """Of a part of a system, or of a system."""
+    return f"{part.device}, {part.ranks} ranks" if isinstance(part, MeasuredSystem) else str(part)
+
+
 def errors(folder: Path) -> tuple[PartError, ...]:
     """Those of MLPerf's steps, with each device, link, network, number of ranks and combination left out.
 
@@ -93,14 +100,14 @@ def errors(folder: Path) -> tuple[PartError, ...]:
         systems = {case: of(system_of(case)) for case in dict.fromkeys(rows.configuration)}
         held = mlperf.held_out(folder, systems.__getitem__)[gated.index]
         log = np.log(believed.measured_s / held[believed.index])
-        group = believed.configuration.map(lambda case, systems=systems: str(systems[case]))
+        group = believed.configuration.map(lambda case, systems=systems: _name(systems[case]))
         by_group = {name: each.to_numpy() for name, each in log.groupby(group)}
         if len(by_group) < 2:
             continue
-        inside = [
-            np.abs(own) <= np.log1p(error_90([each for other, each in by_group.items() if other != name]))
+        inside = {
+            name: np.abs(own) <= np.log1p(error_90([each for other, each in by_group.items() if other != name]))
             for name, own in by_group.items()
-        ]
+        }
         absolute = (held / gated.measured_s - 1).abs()
         found.append(
             PartError(
@@ -109,7 +116,8 @@ def errors(folder: Path) -> tuple[PartError, ...]:
                 float(absolute.median()),
                 float(absolute.max()),
                 error_90(list(by_group.values())),
-                float(np.concatenate(inside).mean()),
+                float(np.concatenate(list(inside.values())).mean()),
+                {name: (int(each.sum()), len(each)) for name, each in inside.items() if not each.all()},
             )
         )
     return tuple(found)
@@ -127,6 +135,11 @@ def residual_90(folder: Path) -> float:
     return float((held / rows.measured_s - 1).abs().quantile(COVERAGE))
 
 
+def _shares(inside: Mapping[str, tuple[int, int]]) -> Iterator[str]:
+    """How many rows of groups are inside."""
+    return (f"{count} of {rows} of {name}" for name, (count, rows) in inside.items())
+
+
 def table(found: Iterable[PartError]) -> str:
     """A Markdown table."""
     header = ("what is new", "groups", "median", "worst", "90 % band", "by", "inside, by the other groups")
@@ -137,7 +150,7 @@ def table(found: Iterable[PartError]) -> str:
             str(each.groups),
             *(f"{100 * share:.1f} %" for share in (each.median, each.worst, each.error_90)),
             "conformal" if each.is_guaranteed else "random effect",
-            f"{100 * each.inside:.0f} %",
+            "; ".join([f"{100 * each.inside:.0f} %", *_shares(each.missed)]),
         )
         for each in found
     ]
