@@ -83,11 +83,6 @@ def error_90(errors: Iterable[np.ndarray]) -> float:
     return float(np.expm1(stats.t.ppf((1 + COVERAGE) / 2, count) * np.sqrt(between + within)))
 
 
-def _name(part: object) -> str:
-    """Of a part of a system, or of a system."""
-    return f"{part.device}, {part.ranks} ranks" if isinstance(part, MeasuredSystem) else str(part)
-
-
 def errors(folder: Path) -> tuple[PartError, ...]:
     """Those of MLPerf's steps, with each device, link, network, number of ranks and combination left out.
 
@@ -100,7 +95,7 @@ def errors(folder: Path) -> tuple[PartError, ...]:
         systems = {case: of(system_of(case)) for case in dict.fromkeys(rows.configuration)}
         held = mlperf.held_out(folder, systems.__getitem__)[gated.index]
         log = np.log(believed.measured_s / held[believed.index])
-        group = believed.configuration.map(lambda case, systems=systems: _name(systems[case]))
+        group = believed.configuration.map(lambda case, systems=systems: str(systems[case]))
         by_group = {name: each.to_numpy() for name, each in log.groupby(group)}
         if len(by_group) < 2:
             continue
@@ -135,9 +130,10 @@ def residual_90(folder: Path) -> float:
     return float((held / rows.measured_s - 1).abs().quantile(COVERAGE))
 
 
-def _shares(inside: Mapping[str, tuple[int, int]]) -> Iterator[str]:
-    """How many rows of groups are inside."""
-    return (f"{count} of {rows} of {name}" for name, (count, rows) in inside.items())
+def _shares(error: PartError) -> Iterator[str]:
+    """How many rows of groups that have some outside are inside, where groups are too few for a guarantee."""
+    if not error.is_guaranteed:
+        yield from (f"{count} of {rows} of {name}" for name, (count, rows) in error.missed.items())
 
 
 def table(found: Iterable[PartError]) -> str:
@@ -150,7 +146,7 @@ def table(found: Iterable[PartError]) -> str:
             str(each.groups),
             *(f"{100 * share:.1f} %" for share in (each.median, each.worst, each.error_90)),
             "conformal" if each.is_guaranteed else "random effect",
-            "; ".join([f"{100 * each.inside:.0f} %", *_shares(each.missed)]),
+            "; ".join([f"{100 * each.inside:.0f} %", *_shares(each)]),
         )
         for each in found
     ]

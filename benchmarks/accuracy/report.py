@@ -83,8 +83,8 @@ are counted. From nine groups on the band is conformal: whatever the distributio
 times in ten. Two to six groups give no such guarantee, whatever is computed from them; their band takes the errors
 between and within groups as normal, and the error bar of a step on such a system says how few they were. *Inside* is
 the share of rows within the band that the *other* groups give; where it is below 90 %, so few groups did not tell what
-the next one would do. What no row tells of is not in this table: other models than DLRM-DCNv2, other software, tables
-below HBM; there the error bar is that of the terms.
+the next one would do, and the one that they missed is named. What no row tells of is not in this table: other models
+than DLRM-DCNv2, other software, tables below HBM; there the error bar is that of the terms.
 """
 
 
