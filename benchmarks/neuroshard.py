@@ -85,7 +85,7 @@ class EmbeddingsAlone(StepModel):
         replicas: Replicas | None = None,
     ) -> None:
         super().__init__(topology, workload, reserve, exchange, replicas=replicas)
-        self._take_lines(tuple(len(self.schedule.lines[stage]) - 1 for stage in self.protocol_stages))
+        self._take_lines(tuple(len(self.lines_of(stage)) - 1 for stage in self.protocol_stages))
         self.base_bytes = np.zeros_like(self.base_bytes)
 
     def _take_lines(self, protocols: tuple[int, ...]) -> None:
