@@ -83,8 +83,9 @@ class EmbeddingsAlone(StepModel):
         exchange: VectorExchange = "flat",
         *,
         replicas: Replicas | None = None,
+        copy_meets_rows: bool | None = False,
     ) -> None:
-        super().__init__(topology, workload, reserve, exchange, replicas=replicas)
+        super().__init__(topology, workload, reserve, exchange, replicas=replicas, copy_meets_rows=copy_meets_rows)
         self._take_lines(tuple(len(self.lines_of(stage)) - 1 for stage in self.protocol_stages))
         self.base_bytes = np.zeros_like(self.base_bytes)
 
