@@ -11,6 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from cost_models.dense import DensePass, SumsEnd
+from cost_models.gradient_buckets import GradientBucket
 from cost_models.kinds import RankKind
 from cost_models.loads import BlockLoad
 from cost_models.memory import Batching
@@ -23,6 +24,8 @@ from cost_models.workload.models import Workload
 
 Seconds = float | Floats
 """Of one model, or [n] of many."""
+SHORTEST_S = 1e-30
+"""Instead of no time at all, to divide by."""
 
 
 @dataclass(frozen=True)
@@ -31,15 +34,23 @@ class DensePasses:
 
     rest_s: Floats
     rest_forward_s: Floats
-    first_gradients_s: Floats
+    buckets: tuple[GradientBucket, ...]
     sums: ClassVar[None] = None
     """They are of models with a replicated dense part."""
 
     @classmethod
     def of(cls, passes: Sequence[DensePass], which: Ints) -> "DensePasses":
         """Of models that each have one of these passes."""
-        columns = zip(*((each.rest_s, each.rest_forward_s, each.first_gradients_s) for each in passes), strict=True)
-        return cls(*(np.array(seconds)[which] for seconds in columns))
+        rest_s, forward_s = (
+            np.array(seconds)[which] for seconds in ([p.rest_s for p in passes], [p.rest_forward_s for p in passes])
+        )
+        buckets = zip(*(each.buckets for each in passes), strict=True)
+        return cls(rest_s, forward_s, tuple(GradientBucket.of_models(own, which) for own in buckets))
+
+    @property
+    def bucket_count(self) -> Seconds:
+        """[n] in how many sums the gradients of each are summed."""
+        return 1 + self.buckets[0].buckets_after
 
 
 @dataclass(frozen=True)
@@ -107,8 +118,8 @@ class BesideDense:
     """Its tables; those with the fewest copies first."""
     dense: tuple[DensePass | DensePasses, ...]
     """[K] the dense part on each kind of rank."""
-    last_share: Seconds
-    """Share of the gradients that those of the last layers are."""
+    sums_latency_s: Seconds
+    """The wait of a sum of gradients for its first byte."""
     overhead_s: Seconds
     """The fixed overhead."""
     lookups: tuple[tuple[Seconds, Seconds], ...]
@@ -140,19 +151,19 @@ class BesideDense:
         later; those that are not done by then go on beside modules and the update of the embeddings.
         """
         begin = list[Seconds]()
-        for k, (dense, (update_s, _), taken_s) in enumerate(zip(self.dense, self.lookups, sums_s, strict=True)):
-            if dense.sums is not None:
-                begin.append(np.maximum(dense.rest_s + self._shown_s(k, dense.rest_s, dense.sums) - taken_s, 0.0))
-                continue
-            # Those of the last layers are summed beside the backward pass, the others when it has ended.
-            ready_s = np.maximum(
-                dense.rest_forward_s + dense.first_gradients_s, dense.rest_s - self.last_share * taken_s
-            )
-            left_s = taken_s + ready_s - dense.rest_s
-            met_s = self._gradients_s(k)
-            beside_update_s = np.minimum(np.maximum(left_s - met_s, 0.0), ready_s)
-            begin.append(ready_s - np.minimum(beside_update_s, update_s + self.modules_s[k]))
+        for k, (dense, taken_s) in enumerate(zip(self.dense, sums_s, strict=True)):
+            sums = dense.sums or self._sums_of_buckets(dense, taken_s)
+            begin.append(np.maximum(dense.rest_s + self._shown_s(k, dense.rest_s, sums) - taken_s, 0.0))
         return begin
+
+    def _sums_of_buckets(self, dense: DensePass | DensePasses, sums_s: Seconds) -> SumsEnd:
+        """When gradients of a replicated dense part are summed. Each sum waits for its first byte, so that links are
+        busy for a share of that time; below zero, sums end before `rest_s`."""
+        waits_s = dense.bucket_count * self.sums_latency_s
+        end_s = sums_s + _largest(each.sums_begin_s(sums_s, self.sums_latency_s) for each in dense.buckets)
+        left_s = end_s - dense.rest_s
+        busy_s = left_s * sums_s / np.maximum(sums_s + waits_s, SHORTEST_S)
+        return SumsEnd(end_s, np.minimum(left_s, busy_s))
 
     def _gradients_s(self, kind: int) -> Seconds:
         """Seconds of the exchange of gradients after the dense part."""
@@ -161,11 +172,12 @@ class BesideDense:
         return _largest(self._exchange_s("gradient_dist", kind).values())
 
     def _shown_s(self, kind: int, rest_s: Seconds, sums: SumsEnd) -> Seconds:
-        """For how long sums of a sharded dense part keep a step waiting after `rest_s`: the exchange of gradients comes
-        later by what keeps the links of both busy; the rest goes on beside it, modules and the update."""
+        """For how long sums of gradients keep a step waiting after `rest_s`: the exchange of gradients comes later by
+        what keeps the links of both busy; the rest goes on beside it, modules and the update with its launch."""
         met_s = self._gradients_s(kind)
         shared_s = np.minimum(sums.busy_after_s, met_s)
-        beside_s = self.parts[0].latency_s("gradient_dist") + met_s + self.lookups[kind][0] + self.modules_s[kind]
+        update_s = self.parts[0].kinds[kind].update_launch_s + self.lookups[kind][0]
+        beside_s = self.parts[0].latency_s("gradient_dist") + met_s + update_s + self.modules_s[kind]
         return np.maximum(shared_s, sums.end_s - rest_s + shared_s - beside_s)
 
     @property

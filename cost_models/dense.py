@@ -1,6 +1,5 @@
 """Time and memory of the dense part on one rank."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,17 +11,16 @@ from cost_models.dense_size import (
     dense_parts,
     rank_parameters,
 )
+from cost_models.gradient_buckets import Backward, GradientBucket, holding_up
 from cost_models.kinds import RankKind
 from cost_models.shampoo import ShampooStep
+from cost_models.shards import Floats
 from cost_models.workload.dense_part import COMPUTE_DTYPE_BYTES
 from cost_models.workload.formats import wire_bytes, written_bytes
 from cost_models.workload.models import Workload
 
 FORWARD_SHARE_OF_TRAFFIC = 1 / 3
 """Activation traffic of a forward pass over that of a training step, which reads them back and writes gradients."""
-
-BUCKET_BYTES = 25e6
-"""Gradients that are summed at once (`bucket_cap_mb` of PyTorch's DistributedDataParallel)."""
 
 
 @dataclass(frozen=True)
@@ -34,10 +32,15 @@ class DensePass:
     rest_s: float
     rest_forward_s: float
     """The part of `rest_s` before the backward pass."""
-    first_gradients_s: float
-    """The part of it after that, until gradients begin to be summed: those of the last layers fill the first bucket."""
+    buckets: tuple[GradientBucket, ...]
+    """What holds the sums of its gradients up, where ranks replicate it."""
     sums: "SumsEnd | None" = None
     """Where ranks shard it."""
+
+    @property
+    def bucket_count(self) -> float:
+        """In how many sums its gradients are summed."""
+        return 1 + float(self.buckets[0].buckets_after)
 
     @property
     def total_s(self) -> float:
@@ -47,10 +50,10 @@ class DensePass:
 
 @dataclass(frozen=True)
 class SumsEnd:
-    """When gradients of a sharded dense part are summed, in seconds from the begin of `rest_s`."""
+    """When gradients are summed, in seconds from the begin of `rest_s`; of one model, or [n] of many."""
 
-    end_s: float
-    busy_after_s: float
+    end_s: float | Floats
+    busy_after_s: float | Floats
     """For how long the links are busy with them after `rest_s`."""
 
 
@@ -101,13 +104,14 @@ def dense_seconds(workload: Workload, samples: float, kind: RankKind, passes: fl
     parts = dense_parts(workload)
     bottom, last = parts.pop("bottom_mlp", DenseSize()), parts.get("top_mlp", DenseSize())
     rest = sum(parts.values(), DenseSize())
-    buckets = max(math.ceil(last.parameters * wire_bytes(workload.dense.gradient_format) / BUCKET_BYTES), 1)
+    met, forward_s = parts.get("interaction", DenseSize()), seconds(rest, forward_only=True)
+    ways = Backward(last, backward_seconds(last)), Backward(met, backward_seconds(met))
     return DensePass(
         bottom_forward_s=seconds(bottom, forward_only=True),
         bottom_backward_s=backward_seconds(bottom),
         rest_s=seconds(rest, forward_only=not training),
-        rest_forward_s=seconds(rest, forward_only=True),
-        first_gradients_s=backward_seconds(last) / buckets,
+        rest_forward_s=forward_s,
+        buckets=holding_up(workload, forward_s, *ways, bottom.parameters),
     )
 
 

@@ -294,6 +294,11 @@ class Schedule:
         """Those of the collective of each of these stages."""
         return {stage: self._lines(stage) for stage in self.collectives}
 
+    @cached_property
+    def reduction_lines(self) -> tuple[ExchangeLine, ...]:
+        """Those of sums over all ranks, whether or not they have a stage of their own; none for one rank."""
+        return self._lines("all_reduce") if self._topology.world_size > 1 else ()
+
     def _lines(self, stage: str) -> tuple[ExchangeLine, ...]:
         kinds, reduces = self._kinds_in(stage), stage in _REDUCED
         leaves, library_s = leave_domains(kinds), self._software.collective_latency_s.value

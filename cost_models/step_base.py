@@ -11,7 +11,7 @@ from cost_models.beside_dense import BesideDense, DensePasses, EvenTables, Secon
 from cost_models.coefficients import SoftwareCoefficients
 from cost_models.dense import DensePass, dense_seconds
 from cost_models.dense_sharding import ShardedDense, sharding_of
-from cost_models.dense_size import dense_parts, dense_size
+from cost_models.dense_size import dense_size
 from cost_models.kinds import RankKind
 from cost_models.memory import Batching
 from cost_models.model import Column
@@ -49,19 +49,18 @@ class StepBase:
     """[K] the dense part on each kind of rank."""
     passes: tuple[DensePass | DensePasses, ...] = field(init=False)
     """The same, or that of many models."""
-    last_share: Seconds = field(init=False)
-    """Share of its parameters that are of the last layers."""
+    sums_latency_s: Seconds = field(init=False)
+    """The wait of each sum of its gradients for the first byte, where ranks replicate it."""
     overhead_s: Seconds = field(init=False)
     """The fixed overhead."""
 
     def __post_init__(self) -> None:
         is_sharded = sharding_of(self.workload).is_sharded
         self.sharded = ShardedDense(self.topology, self.workload) if is_sharded else None
-        passes, parts = self.software.activation_passes.value, dense_parts(self.workload)
-        whole = sum(part.parameters for part in parts.values())
+        passes = self.software.activation_passes.value
         self.dense = tuple(self._dense_seconds(kind, passes) for kind in self.kinds)
         self.passes = self.dense
-        self.last_share = parts["top_mlp"].parameters / whole if whole else 1.0
+        self.sums_latency_s = self._sums_latency_s()
         self.overhead_s = float(self.schedule.overheads.sum())
         self.constants = self.schedule.overheads.copy()
         self.loads = self._own_loads()
@@ -118,6 +117,12 @@ class StepBase:
         passes = self.software.activation_passes.value
         slowest = max(self.kinds, key=lambda kind: self._dense_seconds(kind, passes).rest_s)
         return self._dense_seconds(slowest, passes).rest_s - self._dense_seconds(slowest, 0.0).rest_s
+
+    def _sums_latency_s(self) -> float:
+        """The wait of a sum of gradients of mean size."""
+        lines = self.schedule.reduction_lines
+        whole = dense_size(self.workload).parameters * self.tables.gradient_wire_bytes
+        return reduction_line(lines, self.summing_kinds, whole / self.dense[0].bucket_count).latency_s if lines else 0.0
 
     def _reduction_port(self, gradient_bytes: float, kind: int) -> float | None:
         """Rate of a port in the all-reduce of the dense gradients, whose latency becomes the stage's; None for that of
@@ -201,8 +206,8 @@ class StepBase:
             for part in ([base.loads for base in bases], [base.constants for base in bases])
         )
         many.begins = np.zeros_like(many.loads)
-        many.last_share, many.overhead_s = (
-            np.array(part)[which] for part in ([b.last_share for b in bases], [b.overhead_s for b in bases])
+        many.sums_latency_s, many.overhead_s = (
+            np.array(part)[which] for part in ([b.sums_latency_s for b in bases], [b.overhead_s for b in bases])
         )
         many.passes = tuple(DensePasses.of(each, which) for each in zip(*(base.dense for base in bases), strict=True))
         return many
@@ -218,7 +223,7 @@ class StepBase:
         modules_s = (0.0,) * len(self.kinds) if backward is None else tuple(self.loads[:, backward].tolist())
         gradients_s = self._module_gradients_s() if self.workload.tower_modules else None
         return BesideDense(
-            self.workload, parts, self.passes, self.last_share, self.overhead_s, lookups, modules_s, gradients_s
+            self.workload, parts, self.passes, self.sums_latency_s, self.overhead_s, lookups, modules_s, gradients_s
         )
 
     def _module_gradients_s(self) -> tuple[float, ...]:

@@ -1,4 +1,5 @@
-"""Sharded dense parts: what the simulator plays is what the estimate says, and no rank waits for more than it must."""
+"""Dense parts, replicated and sharded: what the simulator plays is what the estimate says, and no rank waits for more
+than it must."""
 
 import numpy as np
 import pytest
@@ -53,6 +54,25 @@ def test_the_estimate_is_near_the_simulated_step() -> None:
         off.append(abs(_off(_planned(nodes, _drawn(random, samples), sharding))))
     assert np.quantile(off, 0.75) < 0.03
     assert max(off) < 0.08
+
+
+@pytest.mark.slow
+def test_the_estimate_of_a_replicated_dense_part_is_near_the_simulated_step() -> None:
+    """20 drawn cases of 1, 2 or 16 nodes and model, from those whose links bind to those that compute: all within 2 %,
+    three of four within 0.5 %."""
+    random, off = np.random.default_rng(11), []
+    for _ in range(20):
+        nodes, samples = int(random.choice([1, 2, 16])), int(random.choice([64, 256, 1_024, 4_096]))
+        off.append(abs(_off(_planned(nodes, _drawn(random, samples * 8 * nodes), DenseSharding()))))
+    assert np.quantile(off, 0.75) < 0.005
+    assert max(off) < 0.02
+
+
+@pytest.mark.parametrize("samples", [256, 1_024])
+def test_sums_of_a_replicated_dense_part_run_beside_its_backward_pass(samples: int) -> None:
+    """A Wukong of 0.3 B parameters on 8 ranks, with samples for which links bind: within 0.5 % of the simulated step,
+    which was 21 % shorter than told when all but the last layers were summed after the backward pass."""
+    assert abs(_off(_planned(1, wukong((4_096,) * 2, 4, samples * 8, tables=8, dim=128), DenseSharding()))) < 0.005
 
 
 @pytest.mark.parametrize("strategy", ["zero2", "fsdp"])
