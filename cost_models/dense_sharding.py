@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from cost_models.collective_calls import CollectiveCall, Members
-from cost_models.dense import DensePass, SumsEnd, optimizer_seconds, size_seconds
+from cost_models.dense import DensePass, SumsEnd, optimizer_seconds, parameter_bytes, size_seconds
 from cost_models.dense_size import dense_size
 from cost_models.dense_strategies import DenseStrategy, NumberBytes, Stage, TrainedLayer, held_bytes
 from cost_models.dense_timeline import TimedUnit, Transfer, ends_of, forward_end_s
@@ -106,6 +106,15 @@ def sharded_bytes(workload: Workload, ranks: int) -> ShardedBytes:
     gathered = [held(unit.size.parameters)[1] for unit in dense_units(workload)]
     two = [sum(gathered[first : first + 2]) for first in range(len(gathered))]
     return ShardedBytes(held(dense_size(workload).parameters)[0] + workload.dense.extra_bytes, max(two, default=0.0))
+
+
+def dense_bytes(topology: Topology, workload: Workload) -> float:
+    """Bytes of the dense part on a rank as the workload says that it is held, activations aside. Raises InputError as
+    `expect_shardable`."""
+    if not sharding_of(workload).is_sharded:
+        return parameter_bytes(workload)
+    of = sharded_bytes(workload, shard_ranks(topology, workload))
+    return of.held + of.gathered
 
 
 def update_seconds(topology: Topology, workload: Workload, hbm_bytes_per_s: float) -> float:

@@ -8,13 +8,13 @@ from typing import Literal
 import numpy as np
 from pydantic import ValidationError
 
-from cost_models.dense_sharding import is_shardable
+from cost_models.dense_sharding import dense_bytes, is_shardable, sharding_of
 from cost_models.dense_update import why_no_groups
 from cost_models.model import CostModel
 from cost_models.shards import HOME_OF_TIER, PLACEMENT_TIERS, SHARDINGS, STATE_PLACES, USUAL_SHARDINGS, MemoryTier
 from cost_models.towers import divides
 from cost_models.workload.dense_part import Dtype
-from cost_models.workload.dense_sharding import STRATEGY_WORDS, DenseSharding
+from cost_models.workload.dense_sharding import STRATEGY_WORDS, DenseSharding, DenseStrategyWord
 from cost_models.workload.formats import FORMATS
 from cost_models.workload.models import Workload
 from cost_models.workload.optimizers import STATE, Optimizer
@@ -122,17 +122,32 @@ def _shardings(now: PlanningInputs) -> Iterator[Knob]:
 
 
 def _dense(now: PlanningInputs, model: CostModel) -> Iterator[Knob]:
-    """The dense part sharded, where it is not and may be: the least bytes last."""
-    if now.policy.dense is not None or now.workload.dense.sharding is not None or not model.chooses_dtypes:
+    """The dense part sharded over all ranks so that it takes fewer bytes, where it may be, and where not every strategy
+    is tried already."""
+    own, choices = sharding_of(now.workload), now.policy.dense
+    if not model.chooses_dtypes or (choices is not None and choices.settled is None):
         return iter(())
+    is_stated = choices is None and now.workload.dense.sharding is not None
+    now_bytes = dense_bytes(now.topology, now.workload)
     changes = []
     for word in STRATEGY_WORDS[1:]:
         workload = with_sharding(now.workload, DenseSharding(strategy=word))
-        if is_shardable(now.topology, workload):
-            inputs = replace(now, workload=workload)
-            words = f"the dense part sharded ({word}); --dense auto finds the fastest strategy"
-            changes.append(Change(inputs, word, f"--dense {word}", words))
-    return _knob_of_changes("dense", "replicate", changes, "sharding the dense part")
+        if is_shardable(now.topology, workload) and dense_bytes(now.topology, workload) < now_bytes:
+            inputs = replace(now, workload=workload, policy=now.policy.model_copy(update={"dense": None}))
+            flags, words = (
+                f"--dense {word}",
+                f"the dense part sharded ({word}); --dense auto finds the fastest strategy",
+            )
+            if is_stated:
+                flags, words = _set_sharding(own, word), f"the dense part as {word} instead of {own.words}"
+            changes.append(Change(inputs, word, flags, words))
+    return _knob_of_changes("dense", own.words, changes, "sharding the dense part")
+
+
+def _set_sharding(own: DenseSharding, word: DenseStrategyWord) -> str:
+    """The flags that change what a workload states to a strategy over all ranks."""
+    flags = f"--set workload.dense.sharding.strategy={word}"
+    return flags if own.over == "world" else f"{flags} --set workload.dense.sharding.over=world"
 
 
 def _dtype(now: PlanningInputs) -> Iterator[Knob]:

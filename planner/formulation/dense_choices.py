@@ -1,10 +1,11 @@
 """Which strategies of the dense part a policy allows: the candidates that a plan is sought for."""
 
+from collections.abc import Sequence
 from typing import Annotated, Literal, Self
 
 from pydantic import model_validator
 
-from cost_models.dense_sharding import expect_shardable, is_shardable, sharding_of
+from cost_models.dense_sharding import dense_bytes, expect_shardable, is_shardable, sharding_of
 from cost_models.workload.dense_sharding import (
     REPLICATED,
     STRATEGY_WORDS,
@@ -82,6 +83,19 @@ def candidates(
         if not sharding_of(each).is_sharded or is_shardable(topology, each):
             found.append(each)
     return tuple(found) if cost_model == "physical" else (workload,)
+
+
+def leanest(topology: Topology, found: Sequence[Workload]) -> int:
+    """Which of some `candidates` leaves most memory to the tables; the first of equals."""
+    return min(range(len(found)), key=lambda number: dense_bytes(topology, found[number]))
+
+
+def is_leanest(choices: DenseChoices | None, topology: Topology, workload: Workload, cost_model: str) -> bool:
+    """Whether no strategy that the policy leaves open would leave the tables of a workload more memory than its own."""
+    if choices is None or choices.settled is not None:
+        return True
+    found = candidates(choices, topology, with_sharding(workload, REPLICATED), cost_model)
+    return sharding_of(found[leanest(topology, found)]) == sharding_of(workload)
 
 
 def expect_one_strategy(choices: DenseChoices | None, what: str) -> None:

@@ -64,6 +64,8 @@ class Choices:
 
     questions: Sequence[Question]
     words: Sequence[str]
+    roomiest: int = 0
+    """The one that says why, where nothing fits."""
 
     def searched(
         self, bounded: Bounded, planned: Planned, limits: SearchLimits, progress: Progress | None
@@ -71,8 +73,8 @@ class Choices:
         """The one with the shortest step, the first of equals, and what was found of each.
 
         Each choice is bounded; then they are planned in the order of their bounds, until the bounds of all others say
-        that they are slower. Where no choice has a plan, that of the first says why. The search for all of them keeps
-        to the limits: one that they end before anything was planned plans for the first.
+        that they are slower. Where no choice has a plan, that of the `roomiest` says why, if it was sought. The search
+        for all of them keeps to the limits: one that they end before anything was planned plans for the roomiest.
         """
         questions, clock = self.questions, Clock(limits)
         found: dict[int, Found] = {}
@@ -100,7 +102,10 @@ class Choices:
             elif not clock.is_over():
                 search(number)
         if all(each.plan is None for each in found.values()):
-            search(0)
+            search(self.roomiest)
         every = [found.get(number, Found(None, None)) for number in range(len(questions))]
-        taken = min((number for number, each in enumerate(every) if each.plan), key=lambda number: every[number].step_s)
-        return taken, every
+        planned_for = [number for number, each in enumerate(every) if each.plan]
+        best = min(every[number].step_s for number in planned_for)
+        if math.isinf(best) and self.roomiest in planned_for:
+            return self.roomiest, every
+        return next(number for number in planned_for if every[number].step_s == best), every

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from cost_models.dense_sharding import sharding_of
 from planner.document.dense import OtherDense
 from planner.document.plan import Plan
+from planner.formulation.dense_choices import leanest
 from planner.formulation.question import Question
 from planner.planning.choices import Bounded, Choices, Found, Planned
 from planner.solvers.incumbent import Progress
@@ -19,8 +20,10 @@ def best_of_dense(
     progress: Progress | None,
 ) -> Plan:
     """The plan with the shortest step, replicated before sharded among equals, with what was found of the other
-    strategies; see `Choices.searched`."""
-    choices = Choices(questions, [sharding_of(each.workload).words for each in questions])
+    strategies; where nothing fits, that of the least bytes says why. See `Choices.searched`."""
+    workloads = [each.workload for each in questions]
+    roomiest = leanest(questions[0].topology, workloads)
+    choices = Choices(questions, [sharding_of(each).words for each in workloads], roomiest)
     taken, every = choices.searched(bounded, planned, limits, progress)
     others = [_other(questions[number], each) for number, each in enumerate(every) if number != taken]
     best = every[taken].plan

@@ -5,6 +5,7 @@ import time
 from cost_models.model import CostModel
 from planner.diagnosis.remedies import remedies
 from planner.document.reasons import Remedy
+from planner.formulation.dense_choices import is_leanest
 from planner.formulation.policy import Policy
 from planner.solvers.incumbent import Outcome, Progress
 from planner.solvers.limits import SearchLimits
@@ -19,15 +20,17 @@ class RemedyFinder:
 
     def of(self, outcome: Outcome) -> tuple[Remedy, ...]:
         """Nothing where there is a plan, where the search ended for want of time and not of room, where copies of the
-        tables take the room, or where several strategies of the dense part are tried."""
-        is_one_of_many = self._policy.dense is not None and self._policy.dense.settled is None
-        if self._model.replicas is not None or is_one_of_many:
+        tables take the room, or where another strategy of the dense part that is tried leaves more of it."""
+        model = self._model
+        if model.replicas is not None:
             return ()
         is_stopped = self._limits.stop or (lambda: False)
         in_time = time.monotonic() - self._began < self._limits.time_limit_s and not is_stopped()
         if outcome.placement is not None or not (outcome.status == "infeasible" or in_time):
             return ()
+        if not is_leanest(self._policy.dense, model.cluster, model.stated_workload, model.name):
+            return ()
         if self._progress:
             self._progress("what would make it fit", None, None)
         short = None if outcome.shortage is None else outcome.shortage.bytes_short
-        return remedies(self._model, self._policy.model_copy(update={"replicas": None}), short, is_stopped)
+        return remedies(model, self._policy.model_copy(update={"replicas": None}), short, is_stopped)

@@ -105,7 +105,8 @@ def test_a_wukong_that_fills_hbm_is_refused_replicated_and_sharded_by_choice() -
     cluster, model = dgx_h100(16), wukong()
     assert dense_size(model).parameters == pytest.approx(16.9e9, rel=0.01)
     replicated = _planned(cluster, model, {"strategy": "replicate"})
-    assert replicated.status == "infeasible"
+    assert replicated.infeasibility is not None
+    assert "--dense fsdp" in {remedy.flags for remedy in replicated.infeasibility.remedies}
     chosen = _planned(cluster, model, {"strategy": "auto"})
     assert chosen.objective is not None
     assert chosen.dense is not None
@@ -123,6 +124,47 @@ def test_a_plan_that_does_not_fit_names_the_flag() -> None:
     assert short.infeasibility is not None
     assert "--dense" in {(remedy.flags or "").split(" ")[0] for remedy in short.infeasibility.remedies}
     assert _planned(ONE_NODE, model, {"strategy": "fsdp"}).objective is not None
+
+
+@pytest.mark.parametrize(
+    ("hbm_bytes", "asked", "stated", "flags"),
+    [
+        (4e9, {"strategy": "replicate"}, None, "--dense zero1"),
+        (2.7e9, {"strategy": "zero1", "over": "node"}, None, "--dense zero1"),
+        (2.7e9, None, {"strategy": "fsdp"}, "--set workload.dense.sharding.strategy=zero1"),
+        (
+            3e9,
+            None,
+            {"strategy": "fsdp", "over": "node"},
+            "--set workload.dense.sharding.strategy=zero1 --set workload.dense.sharding.over=world",
+        ),
+    ],
+)
+def test_a_strategy_that_does_not_fit_names_one_that_does(
+    hbm_bytes: float, asked: dict[str, str] | None, stated: dict[str, str] | None, flags: str
+) -> None:
+    """One that takes fewer bytes, by a flag instead of the policy's, or in the workload where that states it. A dense
+    part of one unit takes fewest as ZeRO-1: what is gathered is all of it."""
+    model = _tiny(top_mlp=[16_384, 16_384, 1], sharding=stated)
+    short = _planned(topology(node_group("a", nodes=2, ranks=4, hbm_bytes=hbm_bytes)), model, asked)
+    assert short.infeasibility is not None
+    assert [each.flags for each in short.infeasibility.remedies if each.change == "dense"] == [flags]
+
+
+def test_where_no_strategy_fits_the_leanest_says_what_would() -> None:
+    """Remedies are those of the strategy that takes the fewest bytes, and what they name makes auto fit."""
+    model = _tiny(top_mlp=[16_384, 16_384, 1])
+    short = _planned(topology(node_group("a", ranks=4, hbm_bytes=2e9)), model, {"strategy": "auto"})
+    assert short.dense is not None
+    assert short.dense.strategy == "zero1"
+    assert [other.rejected for other in short.dense.others] == ["infeasible"] * 3
+    assert short.infeasibility is not None
+    (memory,) = (each for each in short.infeasibility.remedies if each.change == "hbm")
+    assert memory.value is not None
+    enough = float(memory.value.removesuffix("MiB")) * 2**20
+    helped = _planned(topology(node_group("a", ranks=4, hbm_bytes=enough)), model, {"strategy": "auto"})
+    assert helped.objective is not None
+    assert verify(short) == []
 
 
 def test_what_cannot_be_had_is_refused_by_name() -> None:
