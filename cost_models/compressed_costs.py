@@ -121,8 +121,11 @@ class CompressedCosts(MixedCosts):
         *,
         replicas: Replicas | None = None,
         own: Ints | None = None,
+        copy_meets_rows: bool | None = None,
     ) -> None:
-        super().__init__(topology, workload, reserve, exchange, replicas=replicas, own=own)
+        super().__init__(
+            topology, workload, reserve, exchange, replicas=replicas, own=own, copy_meets_rows=copy_meets_rows
+        )
         self._base_bytes, self.projection_bytes = self.base_bytes, 0.0
         self.compressions: Compressions | None = None
         self.remainders: tuple[Remainders, ...] = ()
