@@ -1,8 +1,8 @@
 """What is trained: the tables with their access profile, the dense part, the batch and the precisions."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -279,6 +279,13 @@ class Workload(Record):
                 raise ConflictError(f"{table.name!r}: {fault}; {remedy}", field)
         return self
 
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """The same with other values of fields; what is known of the former ones is forgotten."""
+        other = super().model_copy(update=update, deep=deep)
+        for known in set(other.__dict__) - set(type(self).model_fields):
+            del other.__dict__[known]
+        return other
+
     @cached_property
     def compressors(self) -> tuple[Compressor, ...]:
         """[T] what makes each table smaller: its own, or by what is said of all."""
@@ -332,10 +339,7 @@ class Workload(Record):
 
     def with_tables(self, tables: tuple[TableProfile, ...]) -> Self:
         """The same with other tables, which have compressors of their own; unchecked."""
-        other = self.model_copy(update={"tables": tables})
-        for known in ("compressors", "_compressor_of_name"):
-            other.__dict__.pop(known, None)
-        return other
+        return self.model_copy(update={"tables": tables})
 
     @property
     def embedding_parameters(self) -> int:

@@ -18,7 +18,7 @@ from planner.runs.inputs import RunInputs
 from planner.runs.passes import extra_seconds, forward_s, state_bytes, why_unknown
 from planner.runs.schedule import Passes, ScheduledStage
 from planner.verification.figures import overfull
-from planner.verification.shape import shape_faults
+from planner.verification.shape import placement_faults, status_faults
 from topologies.cluster import Topology
 from topologies.documents import Key, validate
 from topologies.errors import InputError
@@ -136,7 +136,7 @@ class RunPlans:
 
     def _time(self, plan: Plan, setting: Setting, passes: Passes, where: tuple[Key, ...]) -> Timed | str:
         model = self._model(plan, setting, where)
-        if faults := shape_faults(plan, model):
+        if faults := [*status_faults(plan), *(placement_faults(plan, model) if plan.objective is not None else ())]:
             nodes = counted(setting.nodes, "node")
             message = f"is no plan for {nodes} and this model: {faults[0]}; give another, or other nodes"
             raise InputError([self.inputs.document.fault(("plan",), message)])

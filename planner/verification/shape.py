@@ -37,12 +37,19 @@ def status_faults(plan: Plan) -> Iterator[str]:
             yield f"status: {plan.status} {'with' if reason else 'without'} {key}"
 
 
-def structure_faults(plan: Plan, model: CostModel) -> Iterator[str]:
-    """Whether there are all tables, ranks and stages that there should be, and no others."""
+def placement_faults(plan: Plan, model: CostModel) -> Iterator[str]:
+    """Whether a plan that places something has all tables and ranks that there should be, and no others; its stages
+    may be those of another batch."""
     yield from table_faults(plan, model)
-    world, stages = model.topology.world_size, model.stages
+    world = model.topology.world_size
     if [rank.rank for rank in plan.ranks] != list(range(world)):
         yield f"ranks: not 0 to {world - 1} in order"
+
+
+def structure_faults(plan: Plan, model: CostModel) -> Iterator[str]:
+    """Whether there are all tables, ranks and stages that there should be, and no others."""
+    yield from placement_faults(plan, model)
+    world, stages = model.topology.world_size, model.stages
     if tuple(stage.name for stage in plan.stages) != stages:
         yield f"stages: {[stage.name for stage in plan.stages]}, not {list(stages)}"
     for rank in plan.ranks:

@@ -11,8 +11,7 @@ from planner.cli.exits import ExitCode
 
 def file(tmp_path: Path, starter: Path, name: str) -> Path:
     """A copy of one of the starter's files, with what it names beside it."""
-    for each in starter.iterdir():
-        shutil.copy(each, tmp_path / each.name)
+    shutil.copytree(starter, tmp_path, dirs_exist_ok=True)
     return tmp_path / name
 
 
