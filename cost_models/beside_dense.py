@@ -47,11 +47,6 @@ class DensePasses:
         buckets = zip(*(each.buckets for each in passes), strict=True)
         return cls(rest_s, forward_s, tuple(GradientBucket.of_models(own, which) for own in buckets))
 
-    @property
-    def bucket_count(self) -> Seconds:
-        """[n] in how many sums the gradients of each are summed."""
-        return 1 + self.buckets[0].buckets_after
-
 
 @dataclass(frozen=True)
 class EvenTables:
@@ -157,13 +152,18 @@ class BesideDense:
         return begin
 
     def _sums_of_buckets(self, dense: DensePass | DensePasses, sums_s: Seconds) -> SumsEnd:
-        """When gradients of a replicated dense part are summed. Each sum waits for its first byte, so that links are
-        busy for a share of that time; below zero, sums end before `rest_s`."""
-        waits_s = dense.bucket_count * self.sums_latency_s
-        end_s = sums_s + _largest(each.sums_begin_s(sums_s, self.sums_latency_s) for each in dense.buckets)
-        left_s = end_s - dense.rest_s
-        busy_s = left_s * sums_s / np.maximum(sums_s + waits_s, SHORTEST_S)
-        return SumsEnd(end_s, np.minimum(left_s, busy_s))
+        """When gradients of a replicated dense part are summed. Each sum waits for its first byte, and links are idle so
+        long: of the waits from the bucket on that holds the sums up, as much as comes after `rest_s`."""
+        end_s: Seconds = -np.inf
+        busy_s: Seconds = 0.0
+        for bucket in dense.buckets:
+            own_end_s = sums_s + bucket.sums_begin_s(sums_s, self.sums_latency_s)
+            left_s = np.maximum(own_end_s - dense.rest_s, 0.0)
+            share = np.minimum(left_s / np.maximum(own_end_s - bucket.ready_s, SHORTEST_S), 1.0)
+            own_busy_s = left_s - share * bucket.waits_s(self.sums_latency_s)
+            busy_s = np.where(own_end_s > end_s, own_busy_s, busy_s)
+            end_s = np.maximum(end_s, own_end_s)
+        return SumsEnd(end_s, busy_s)
 
     def _gradients_s(self, kind: int) -> Seconds:
         """Seconds of the exchange of gradients after the dense part."""

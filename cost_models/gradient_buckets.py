@@ -37,14 +37,24 @@ class GradientBucket:
     def sums_begin_s(self, sums_s: Number, latency_s: Number) -> Number:
         """When sums of all gradients, which keep the links busy for `sums_s`, would begin to end as they do where this
         bucket holds them up: it and each one after it also waits `latency_s` for its first byte."""
-        begin_s: Number = self.ready_s - self.summed_share * sums_s + (1 + self.buckets_after) * latency_s
+        begin_s: Number = self.ready_s - self.summed_share * sums_s + self.waits_s(latency_s)
         return begin_s
+
+    def waits_s(self, latency_s: Number) -> Number:
+        """What it and each one after it wait for first bytes."""
+        waits_s: Number = (1 + self.buckets_after) * latency_s
+        return waits_s
 
     @classmethod
     def of_models(cls, buckets: Sequence["GradientBucket"], which: Ints) -> "GradientBucket":
         """That of n models, each with one of these."""
         columns = zip(*((each.ready_s, each.summed_share, each.buckets_after) for each in buckets), strict=True)
         return cls(*(np.array(column)[which] for column in columns))
+
+
+LOOKED_AT = 4
+"""Buckets of a model that are looked at: the first and the last of two parts."""
+NOTHING_SUMMED = GradientBucket(0.0, 0.0, -1)
 
 
 @dataclass(frozen=True)
@@ -55,8 +65,8 @@ class Backward:
     seconds: float
 
     def bucket_count(self, gradient_bytes: float) -> int:
-        """In how many buckets their gradients are summed."""
-        return min(max(math.ceil(self.size.parameters * gradient_bytes / BUCKET_BYTES), 1), MOST_BUCKETS)
+        """In how many buckets their gradients are summed; 0 where they have none."""
+        return min(math.ceil(self.size.parameters * gradient_bytes / BUCKET_BYTES), MOST_BUCKETS)
 
 
 def holding_up(
@@ -64,16 +74,18 @@ def holding_up(
 ) -> tuple[GradientBucket, ...]:
     """The buckets that may hold the sums up, where the backward pass begins at `begun_s`: the first and the last of the
     last layers, and of those that meet vectors, which follow. `others`, the parameters that need no vectors, are summed
-    with the last of them.
+    with the last of them. Four for every model: where there are fewer, the last one again.
     """
     gradient, whole = wire_bytes(workload.dense.gradient_format), last.size.parameters + met.size.parameters + others
-    of_last, of_met = (part.bucket_count(gradient) for part in (last, met))
-    share = last.size.parameters / whole if whole else 1.0
-    share_of_met = met.size.parameters / whole if whole else 0.0
-    ended_s = begun_s + last.seconds
-    return (
-        GradientBucket(begun_s + last.seconds / of_last, 0.0, of_last + of_met - 1),
-        GradientBucket(ended_s, share * (of_last - 1) / of_last, of_met),
-        GradientBucket(ended_s + met.seconds / of_met, share, of_met - 1),
-        GradientBucket(ended_s + met.seconds, share + share_of_met * (of_met - 1) / of_met, 0),
-    )
+    of_last, of_met = last.bucket_count(gradient), max(met.bucket_count(gradient), 1 if others else 0)
+    if not whole:
+        return (NOTHING_SUMMED,) * LOOKED_AT
+    share, share_of_met, ended_s = last.size.parameters / whole, met.size.parameters / whole, begun_s + last.seconds
+    found = []
+    if of_last:
+        found.append(GradientBucket(begun_s + last.seconds / of_last, 0.0, of_last + of_met - 1))
+        found.append(GradientBucket(ended_s, share * (of_last - 1) / of_last, of_met))
+    if of_met:
+        found.append(GradientBucket(ended_s + met.seconds / of_met, share, of_met - 1))
+        found.append(GradientBucket(ended_s + met.seconds, share + share_of_met * (of_met - 1) / of_met, 0))
+    return tuple(found + found[-1:] * (LOOKED_AT - len(found)))

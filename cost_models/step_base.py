@@ -12,6 +12,7 @@ from cost_models.coefficients import SoftwareCoefficients
 from cost_models.dense import DensePass, dense_seconds
 from cost_models.dense_sharding import ShardedDense, sharding_of
 from cost_models.dense_size import dense_size
+from cost_models.exchange_lines import ExchangeLine
 from cost_models.kinds import RankKind
 from cost_models.memory import Batching
 from cost_models.model import Column
@@ -119,10 +120,19 @@ class StepBase:
         return self._dense_seconds(slowest, passes).rest_s - self._dense_seconds(slowest, 0.0).rest_s
 
     def _sums_latency_s(self) -> float:
-        """The wait of a sum of gradients of mean size."""
-        lines = self.schedule.reduction_lines
+        """The wait of a sum of gradients of mean size, by the line of the law on which it ends first."""
         whole = dense_size(self.workload).parameters * self.tables.gradient_wire_bytes
-        return reduction_line(lines, self.summing_kinds, whole / self.dense[0].bucket_count).latency_s if lines else 0.0
+        size = whole / max(self.dense[0].bucket_count, 1.0)
+
+        def ends_s(line: ExchangeLine) -> float:
+            busy_s = [line.latency_s]
+            for kind, port in zip(self.summing_kinds, line.port_bytes_per_s, strict=True):
+                for resource, own_s in collectives.all_reduce_seconds(size, kind, port).items():
+                    ranks = np.bincount(self.schedule.resource_of_rank(resource)).max()
+                    busy_s.append(line.latency_s + float(own_s) * ranks)
+            return max(busy_s)
+
+        return min(self.schedule.reduction_lines, key=ends_s).latency_s if self.schedule.reduction_lines else 0.0
 
     def _reduction_port(self, gradient_bytes: float, kind: int) -> float | None:
         """Rate of a port in the all-reduce of the dense gradients, whose latency becomes the stage's; None for that of

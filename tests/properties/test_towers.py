@@ -122,14 +122,15 @@ def with_modules(
 @pytest.mark.parametrize("module", [{"module": "dcn", "width": 64}, {"module": "linear", "compression": 2}])
 def test_modules_in_torchrec_training(module: dict[str, object], pipeline: str, nic: float) -> None:
     """Gradients that are summed beside exchanges make them no longer than estimated (12 % while all were taken to be
-    ready with the last layers'); beside the fixed overhead of TorchRec the step is within 3 %."""
+    ready with the last layers'); beside the fixed overhead of TorchRec the step is within 3 %, beside one of 0.1 ms at
+    most 4 % longer."""
     for hosts, ranks, count in ((4, 2, 4), (4, 8, 4), (4, 2, 2)):
         for overhead in ({"overhead": "100us"}, {}):
             given = {"software": "torchrec", "pipeline": pipeline, **overhead}
             model, placed = with_modules(hosts, ranks, {"count": count, **module}, nic=nic, **given)
             estimate = model.evaluate(placed).step_s
             played = simulate(model.topology, model.workload, placed, exchange="sptt", steps=1).step_s
-            assert played <= 1.03 * estimate
+            assert played <= (1.04 if overhead else 1.03) * estimate
             assert overhead or played >= 0.97 * estimate
 
 
