@@ -152,8 +152,8 @@ class BesideDense:
         return begin
 
     def _sums_of_buckets(self, dense: DensePass | DensePasses, sums_s: Seconds) -> SumsEnd:
-        """When gradients of a replicated dense part are summed. Each sum waits for its first byte, and links are idle so
-        long: of the waits from the bucket on that holds the sums up, as much as comes after `rest_s`."""
+        """When gradients of a replicated dense part are summed. Each sum waits for its first byte, while links are
+        idle: of the waits from the bucket on that holds the sums up, as much as comes after `rest_s`."""
         end_s: Seconds = -np.inf
         busy_s: Seconds = 0.0
         for bucket in dense.buckets:
