@@ -157,9 +157,10 @@ class _Reader:
             return f"; of the dense part there are {', '.join(DENSE_FIELDS)}"
         known = [NAME, *(f"{DENSE}.{each}" for each in DENSE_FIELDS)]
         known += [f"{table.name}.{each}" for table in self.base.tables for each in TABLE_FIELDS]
-        return (
-            did_you_mean(column, known) or f"; write TABLE.rows (a name or a pattern), or one of {', '.join(known[:3])}"
-        )
+        close = did_you_mean(column, known)
+        if close.startswith("; did"):
+            return close
+        return f"; write TABLE.rows (a name or a pattern), or one of {', '.join(known[:3])}"
 
     # -- tables ----------------------------------------------------------------------------------------------------
 

@@ -73,6 +73,12 @@ class StudyField:
         return json.dumps(value, sort_keys=True)
 
 
+def _remedy(root: str) -> str:
+    if root == "stages":
+        return "; stages are those of a training run, whose own file has axes, too: planner run"
+    return did_you_mean(root, [*ROOTS, "growth", "prices"])
+
+
 def field_at(path: str) -> StudyField:
     """The field that a path means. Raises LookupError, in words with a remedy, where there is none."""
     if path in GROWTH or path in WHOLE:
@@ -83,7 +89,7 @@ def field_at(path: str) -> StudyField:
     if root not in ROOTS or not dot:
         raise LookupError(
             f"{path!r} must begin with topology., workload., policy. or growth., or be one of"
-            f" {', '.join(WHOLE)}{did_you_mean(root, [*ROOTS, 'growth', 'prices'])}"
+            f" {', '.join(WHOLE)}{_remedy(root)}"
         )
     keys: list[Key] = []
     for word in inside.split("."):

@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from planner.planning.integer_solution import Solver
 from topologies.documents import Document, Record, read_yaml, validate
-from topologies.errors import shown
+from topologies.errors import InputError, shown
 from topologies.shelf import Shelf
 from topologies.units import Share, Unit
 
@@ -215,6 +215,9 @@ class Study(Record):
 def read_study(source: str | Path) -> tuple[Study, Document]:
     """A study by path or catalog name, and where each of its keys stood. Raises InputError with every fault."""
     document = read_yaml(STUDIES.find(source))
+    if isinstance(document.data, dict) and "stages" in document.data:
+        message = f"are those of a training run, not of a study; planner run {source} reads this file, its axes, too"
+        raise InputError([document.fault(("stages",), message)])
     return validate(document, Study), document
 
 
