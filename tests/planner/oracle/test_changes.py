@@ -37,6 +37,7 @@ def test_a_candidate_is_the_base_with_its_changes():
     ("text", "words"),
     [
         ("t0.rows,t9.rows\n1,2\n", "c.csv:1:9: t9.rows: unknown column; did you mean"),
+        ("name,global_batch\na,5\n", "c.csv:1:6: global_batch: unknown column; write TABLE.rows (a name or a pattern)"),
         ("t0.color\nred\n", "c.csv:1:1: t0.color: unknown column; of a table there are rows, dim"),
         ("dense.middle\n3\n", "c.csv:1:1: dense.middle: unknown column; of the dense part there are"),
         ("t0.rows,*.rows\n1,2\n", "c.csv:1:9: *.rows: changes rows of t0, as does t0.rows; keep one of them"),

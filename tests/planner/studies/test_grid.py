@@ -81,6 +81,8 @@ def test_words_and_lists_are_cells_too(grid: Callable[..., Grid]) -> None:
         ({"axes": {"workload.embeding.dtype": ["fp16"]}}, "did you mean 'embedding'?"),
         ({"axes": {"workload.name.x": ["a"]}}, "workload.name is a single value; nothing called 'x' is inside it"),
         ({"axes": {"cluster.nodes": [1]}}, "must begin with topology., workload., policy. or growth."),
+        ({"axes": {"stages.0.nodes": [1]}}, "stages are those of a training run, whose own file has axes, too"),
+        ({"stages": []}, "not of a study; planner run"),
         ({"axes": {"growth.row": [2]}}, "did you mean 'growth.rows'?"),
         ({"axes": {NODES: []}}, "the grid is empty"),
         ({"zips": [{NODES: [1, 2], "workload.global_batch": [4096]}]}, "need equally many values"),
