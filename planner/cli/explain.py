@@ -43,8 +43,9 @@ def explain(
     memory would be worth; for groups of ranks also the best plan that is
     found for one world, and with --exchange auto what modules in towers,
     which change the model, would save. For a table: its shards, its cost
-    in each stage, and the cost of its other options at the dual
-    multipliers of the bound. For layers of the dense part: FLOPs,
+    in each stage, the cost of its other options at the dual multipliers
+    of the bound, and what forbids all others: the rule of the policy,
+    the runtime, the memory. For layers of the dense part: FLOPs,
     parameters, activations and seconds of each.
 
     \b

@@ -6,6 +6,7 @@ cheapest option at these multipliers. So an option that costs more there is one 
 difference, and an option that costs as much may be taken for no better reason than that it packs well.
 """
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -13,8 +14,9 @@ import numpy as np
 from cost_models.model import BATCH_COPY
 from planner.diagnosis.exchanges import exchange_reasons
 from planner.diagnosis.fixed_part import fixed_costs
+from planner.diagnosis.forbidden_ways import ForbiddenWay, ForbiddenWays
 from planner.diagnosis.priced_options import PricedOptions
-from planner.diagnosis.reasons import Contributor, PlanReasons, StageReasons, TableReasons
+from planner.diagnosis.reasons import Contributor, OptionReasons, PlanReasons, StageReasons, TableReasons
 from planner.diagnosis.sensitivity import gains
 from planner.diagnosis.stage_loads import StageLoads
 from planner.diagnosis.tail_stages import tail_stages
@@ -97,8 +99,15 @@ class Explainer:
         most = {model.stages[s]: self._loads.longest(s, index) for s in stages}
         chosen = None if self._options is None else self._options.chosen(index)
         others = () if self._options is None else self._options.others(index)
+        forbidden = () if chosen is None else self._forbidden(index, (chosen, *others))
         sorting_s = self._loads.id_sort_s(index)
-        return TableReasons(model, self._plan.tables[index], paid, most, sorting_s, chosen, others)
+        return TableReasons(model, self._plan.tables[index], paid, most, sorting_s, chosen, others, forbidden)
+
+    def _forbidden(self, table: int, possible: Iterable[OptionReasons]) -> tuple[ForbiddenWay, ...]:
+        """The ways that are none of these options."""
+        assert self._options is not None
+        ways = ForbiddenWays(self._options.formulation, self._plan.provenance.policy, table)
+        return ways.beside({(option.sharding, option.tier) for option in possible})
 
     def _stage(self, s: int) -> StageReasons:
         # Below zero, a constant takes off what others hide, and what it takes off stands in the base.

@@ -7,6 +7,7 @@ from cost_models.resources import Resource
 from cost_models.shards import MemoryTier, PlacementTier, Sharding
 from planner.diagnosis.exchanges import ExchangeReasons
 from planner.diagnosis.fixed_part import FixedCost
+from planner.diagnosis.forbidden_ways import ForbiddenWay
 from planner.diagnosis.sensitivity import Gain
 from planner.document.plan import StageTime, TablePlan
 
@@ -118,3 +119,5 @@ class TableReasons:
     """None where the plan has no proof."""
     others: tuple[OptionReasons, ...]
     """The best of each other sharding, tier and cut, the cheapest first."""
+    forbidden: tuple[ForbiddenWay, ...] = ()
+    """Every other sharding in every tier; none where the plan has no proof, and hence no options to compare with."""

@@ -26,6 +26,7 @@ from cost_models.stages import VectorExchange
 from cost_models.workload.formats import DTYPES
 from cost_models.workload.models import Workload
 from planner.formulation.dense_choices import expect_settled
+from planner.formulation.narrowing import Step
 from planner.formulation.policy import Policy
 from planner.formulation.replica_choices import the_choice
 from planner.formulation.variants import TOGETHER, Variants
@@ -68,6 +69,8 @@ class AllowedChoices:
     apart: tuple[TableGroup, ...]
     rules: tuple[tuple[str, Bools], ...]
     """What limits which tables: words, and [T]."""
+    steps: tuple[Step, ...]
+    """How the limits came about, key by key."""
     variants: Variants | None = None
     """What the tables may become; None where they are what the workload says."""
 
@@ -98,6 +101,7 @@ class AllowedChoices:
             column_multiple=self.column_multiple[t],
             table_rank_set=self.table_rank_set[t],
             rules=tuple((words, tables[t]) for words, tables in self.rules),
+            steps=tuple(replace(step, tables=step.tables[t]) for step in self.steps),
             variants=None,
         )
 

@@ -3,6 +3,7 @@
 T tables.
 """
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,7 +30,7 @@ from cost_models.workload.words import Dtype
 from planner.formulation.allowed_choices import NO_LIMIT, AllowedChoices
 from planner.formulation.choice_groups import groups_of, join, part
 from planner.formulation.compressor_rules import keep_parts_together
-from planner.formulation.narrowing import Narrowing, Path
+from planner.formulation.narrowing import Narrowing, Path, Step
 from planner.formulation.policy import RUNTIMES, USUAL_TIERS, Group, Limits, Policy, TableRule
 from planner.formulation.precision_rules import PrecisionRules
 from planner.formulation.rank_words import rank_ranges
@@ -120,6 +121,7 @@ class _Resolver(Narrowing):
             together=tuple(group for _, _, group in together),
             apart=tuple(group for _, _, group in apart),
             rules=tuple(self.rules),
+            steps=tuple(itertools.chain.from_iterable(self.steps.values())),
             variants=variants,
             **self.numbers,
         )
@@ -170,7 +172,7 @@ class _Resolver(Narrowing):
             self.narrow(
                 "tiers", ("runtime",), beside, precise, [tier in rules.precise_caches for tier in PLACEMENT_TIERS]
             )
-        self._limit("column_multiple", rules.column_multiple, every)
+        self._limit(("runtime",), words, "column_multiple", rules.column_multiple, every)
         self.rules.append((words, every))
 
     def _apply_replicas(self) -> None:
@@ -263,12 +265,13 @@ class _Resolver(Narrowing):
         for key in NUMBER_RULES:
             if (number := getattr(limits, key)) is not None:
                 said.append(f"{key} {number}")
-                self._limit(key, number, tables)
+                self._limit((*path, key), said[-1] + where, key, number, tables)
         if said:
             self.rules.append((", ".join(said) + where, tables))
 
-    def _limit(self, key: str, number: int, tables: Bools) -> None:
+    def _limit(self, path: Path, words: str, key: str, number: int, tables: Bools) -> None:
         """Limit a number of some tables."""
+        self.steps.setdefault(key, []).append(Step(path, words, tables, key, np.array([], dtype=bool)))
         of_table = self.numbers[key]
         of_table[tables] = [NUMBER_RULES[key].both(number, limit) for limit in of_table[tables].tolist()]
 

@@ -29,13 +29,31 @@ from topologies.messages import Key, nearest_name
 Path = tuple[Key, ...]
 
 
-@dataclass
+@dataclass(frozen=True)
 class Step:
-    """One narrowing: the key that asks for it, in words, and the tables it concerns."""
+    """One narrowing: the key that asks for it, in words, the tables it concerns, and what it leaves them."""
 
     path: Path
     words: str
     tables: Bools
+    what: str
+    """Tiers, shardings, pairs, dtypes, states, ranks, or the key of a number."""
+    allowed: Bools
+    """Of tiers, shardings, pairs [SHARDINGS, PLACEMENT_TIERS], dtypes, states or ranks; nothing of a number."""
+
+    def forbids(self, sharding: int, tier: int) -> bool:
+        """Whether tables that it concerns may not be held so."""
+        if self.what == "pairs":
+            return not self.allowed[sharding, tier]
+        return (self.what == "tiers" and not self.allowed[tier]) or (
+            self.what == "shardings" and not self.allowed[sharding]
+        )
+
+
+def memories_of(model: CostModel) -> set[str]:
+    """The memories that a cluster has: HBM, and what has a capacity as the cost model counts."""
+    has = zip(model.memories, model.memory_capacity, strict=True)
+    return {memory for memory, capacity in has if memory == "hbm" or capacity.any()}
 
 
 @dataclass
@@ -74,7 +92,7 @@ class Narrowing:
         """Leave some tables what is allowed of tiers, shardings, pairs, dtypes or states."""
         choices: Bools = getattr(self, what)
         choices[tables] &= np.array(allowed)
-        self.steps[what].append(Step(path, words, tables))
+        self.steps[what].append(Step(path, words, tables, what, np.array(allowed)))
 
     def keep_within(self, path: Path, words: str, tables: Bools, ranks: Bools) -> None:
         """Narrow the rank sets of some tables: one new set for each that they had."""
@@ -85,7 +103,7 @@ class Narrowing:
                 index = len(self.sets)
                 self.sets.append(narrower)
             self.set_of[tables & (self.set_of == number)] = index
-        self.steps["ranks"].append(Step(path, words, tables))
+        self.steps["ranks"].append(Step(path, words, tables, "ranks", ranks))
 
     def used_sets(self) -> tuple[Bools, Ints]:
         """[R, W] the rank sets that tables have, and [T] which: the first one holds all."""
@@ -118,11 +136,7 @@ class Narrowing:
 
     def leave_what_there_is(self) -> None:
         """Drop the tiers whose memory the cluster lacks; name the tables for which all are such."""
-        has_memory = {
-            memory
-            for memory, capacity in zip(self.model.memories, self.model.memory_capacity, strict=True)
-            if memory == "hbm" or capacity.any()
-        }
+        has_memory = memories_of(self.model)
         there = np.array([HOME_OF_TIER[tier] in has_memory for tier in PLACEMENT_TIERS])
         stranded = np.asarray(self.tiers.any(axis=1) & ~(self.tiers & there).any(axis=1))
         for tiers in np.unique(self.tiers[stranded], axis=0):

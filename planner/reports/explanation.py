@@ -15,6 +15,7 @@ from planner.document.plan import Plan
 from planner.document.replicas import OtherReplicas
 from planner.planning.tower_modules import TowerModules
 from planner.reports.dense_strategy import render_dense
+from planner.reports.forbidden_ways import render_forbidden
 from planner.reports.goals import render_goals
 from planner.reports.replicas import groups_words, render_choices
 from planner.reports.robustness import render_tail
@@ -259,6 +260,7 @@ def render_table(plan: Plan, reasons: TableReasons, console: "Console") -> None:
     console.print()
     if reasons.chosen is not None:
         _render_options(reasons, reasons.chosen, console)
+        render_forbidden(reasons.forbidden, console)
 
 
 def _share(part_s: float, stage_s: float) -> str:

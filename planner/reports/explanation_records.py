@@ -132,6 +132,7 @@ def table_document(reasons: TableReasons) -> dict[str, object]:
         ],
         "id_sort_s": reasons.id_sort_s,
         "options": [{**record, "by_stage": option.by_stage} for option, record in _options(reasons)],
+        "forbidden": [asdict(way) for way in reasons.forbidden],
     }
 
 

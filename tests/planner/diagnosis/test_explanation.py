@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console
 
 from cost_models.coefficients import software_coefficients
+from cost_models.shards import PLACEMENT_TIERS, SHARDINGS
 from planner import plan
 from planner.diagnosis.explanation import Explainer
 from planner.document.plan import Plan
@@ -46,6 +47,9 @@ def check_sums(found: Plan) -> None:
             paid[name] += seconds
             assert seconds <= table.own_seconds[name] * (1 + 1e-9)
         assert table.chosen is not None
+        possible = {(option.sharding, option.tier) for option in (table.chosen, *table.others)}
+        forbidden = [(way.sharding, way.tier) for way in table.forbidden]
+        assert len(forbidden) + len(possible) == len(possible.union(forbidden)) == len(SHARDINGS) * len(PLACEMENT_TIERS)
         assert table.chosen.seconds == pytest.approx(sum(table.chosen.by_stage.values()))
         assert table.chosen.bytes["hbm"] == pytest.approx(planned.shards.bytes[:, 0].sum(), abs=len(planned.shards))
     for each in reasons.stages:
