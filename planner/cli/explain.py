@@ -34,6 +34,14 @@ def explain(
             show_default=False,
         ),
     ] = None,
+    rank: Annotated[
+        int | None,
+        typer.Option(
+            metavar="R",
+            help="Explain this rank: what it waits for, what it holds, what is free.",
+            show_default=False,
+        ),
+    ] = None,
     output_format: flags.FormatFlag = Format.TABLE,
 ) -> None:
     """Explain what limits a plan, or why a table is where it is.
@@ -46,13 +54,16 @@ def explain(
     in each stage, the cost of its other options at the dual multipliers
     of the bound, and what forbids all others: the rule of the policy,
     the runtime, the memory. For layers of the dense part: FLOPs,
-    parameters, activations and seconds of each.
+    parameters, activations and seconds of each. For a rank: its seconds
+    beside the slowest rank's in each stage, its shards, and its memory by
+    purpose with what is free of it.
 
     \b
     Examples:
       planner explain plan.json
       planner explain plan.json --table cat_20
       planner explain plan.json --layer '*'
+      planner explain plan.json --rank 3
     """
     from planner.diagnosis.explanation import Explainer
     from planner.reports import explanation as report
@@ -60,16 +71,16 @@ def explain(
     from planner.reports import plan_summary
     from planner.verification.loading import load_plan
 
-    if table is not None:
-        flags.expect_unused("beside --table", layer=layer)
+    flags.expect_one(table=table, layer=layer, rank=rank)
     streams.doing(f"reading {plan.name}")
     document = load_plan(plan)
     if layer is not None:
         _explain_layers(document, layer, output_format)
         return
     if document.objective is None:
-        if table is not None:
-            raise typer.BadParameter("the plan places nothing", param_hint="--table")
+        for flag, given in (("--table", table), ("--rank", rank)):
+            if given is not None:
+                raise typer.BadParameter("the plan places nothing", param_hint=flag)
         reason = document.infeasibility or document.unplaced
         if output_format.is_text:
             plan_summary.render(document, streams.console(output=output_format))
@@ -81,7 +92,11 @@ def explain(
         return
     streams.doing(f"explaining {table or plan.name}")
     explainer = Explainer(document)
-    if table is None:
+    if rank is not None:
+        _explain_rank(explainer, rank, output_format)
+    elif table is not None:
+        _explain_table(document, explainer, table, output_format)
+    else:
         reasons = explainer.plan()
         others, modules = _other_groups(document), _tower_modules(document)
         if output_format is Format.JSON:
@@ -90,8 +105,6 @@ def explain(
             streams.write_records(records.plan_records(reasons), output_format)
         else:
             report.render_plan(document, reasons, streams.console(output=output_format), others, modules)
-        return
-    _explain_table(document, explainer, table, output_format)
 
 
 def _explain_table(document: "Plan", explainer: "Explainer", table: str, output_format: Format) -> None:
@@ -111,6 +124,23 @@ def _explain_table(document: "Plan", explainer: "Explainer", table: str, output_
         streams.write_records(records.table_records(table_reasons), output_format)
     else:
         report.render_table(document, table_reasons, streams.console(output=output_format))
+
+
+def _explain_rank(explainer: "Explainer", rank: int, output_format: Format) -> None:
+    """What one rank does and holds."""
+    from planner.reports import rank as report
+
+    count = len(explainer.model.kind_of_rank)
+    if not 0 <= rank < count:
+        there = f"ranks 0 to {count - 1}" if count > 1 else "rank 0 only"
+        raise typer.BadParameter(f"the plan has no rank {rank}: it has {there}", param_hint="--rank")
+    reasons = explainer.rank(rank)
+    if output_format is Format.JSON:
+        streams.write_json(report.document(reasons))
+    elif output_format is Format.CSV:
+        streams.write_records(report.records(reasons), output_format)
+    else:
+        report.render(reasons, streams.console(output=output_format))
 
 
 def _explain_layers(document: "Plan", pattern: str, output_format: Format) -> None:

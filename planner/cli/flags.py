@@ -227,6 +227,13 @@ def expect_unused(reason: str, **given: object) -> None:
             raise typer.BadParameter(f"has no effect {reason}", param_hint=flag)
 
 
+def expect_one(**given: object) -> None:
+    """Refuse flags of which each says what the whole answer is about, where there are two."""
+    names = [f"--{name}" for name, value in given.items() if value is not None]
+    if len(names) > 1:
+        raise typer.BadParameter(f"has no effect beside {names[0]}", param_hint=names[1])
+
+
 def expect_extra(module: str, extra: str, what: str) -> None:
     """Refuse what needs an optional package that is not there, with the command that installs it."""
     if util.find_spec(module) is None:

@@ -16,7 +16,16 @@ from planner.diagnosis.exchanges import exchange_reasons
 from planner.diagnosis.fixed_part import fixed_costs
 from planner.diagnosis.forbidden_ways import ForbiddenWay, ForbiddenWays
 from planner.diagnosis.priced_options import PricedOptions
-from planner.diagnosis.reasons import Contributor, OptionReasons, PlanReasons, StageReasons, TableReasons
+from planner.diagnosis.reasons import (
+    Contributor,
+    HeldShard,
+    OptionReasons,
+    PlanReasons,
+    RankReasons,
+    RankStage,
+    StageReasons,
+    TableReasons,
+)
 from planner.diagnosis.sensitivity import gains
 from planner.diagnosis.stage_loads import StageLoads
 from planner.diagnosis.tail_stages import tail_stages
@@ -109,22 +118,41 @@ class Explainer:
         ways = ForbiddenWays(self._options.formulation, self._plan.provenance.policy, table)
         return ways.beside({(option.sharding, option.tier) for option in possible})
 
-    def _stage(self, s: int) -> StageReasons:
+    def rank(self, rank: int) -> RankReasons:
+        """What a rank does in each stage, and what it holds. Raises IndexError for one that the plan does not have."""
+        model, placed = self.model, self._loads.placed
+        if not 0 <= rank < len(model.kind_of_rank):
+            raise IndexError(rank)
+        stages = []
+        for s, stage in enumerate(self._plan.stages):
+            constant, hidden, parts = self._parts(s, rank)
+            seconds = float(self._loads.evaluation.rank_stage_seconds[rank, s])
+            resource = self._loads.resource(s, rank)
+            stages.append(RankStage(stage.name, seconds, stage.seconds, resource, constant, hidden, parts))
+        held = tuple(
+            HeldShard(table, n)
+            for table in self._plan.tables
+            for n in np.flatnonzero(table.shards.rank == rank).tolist()
+        )
+        return RankReasons(model, placed, rank, tuple(stages), held, self._loads.evaluation.rank_bytes)
+
+    def _parts(self, s: int, rank: int | None = None) -> tuple[float, float, tuple[Contributor, ...]]:
+        """The constant of a stage, what others hide of it, and what takes time of what binds it, for a rank or for
+        all."""
         # Below zero, a constant takes off what others hide, and what it takes off stands in the base.
         constant = float(self.model.constants[s])
         if self.model.stages[s] == BATCH_COPY:
             constant = self._plan.stages[s].seconds
-        loads, base = self._loads.binding(s), self._loads.base(s) + min(constant, 0.0)
+            if rank is not None:
+                constant = float(self._loads.evaluation.rank_stage_seconds[rank, s])
+        loads, base = self._loads.binding(s, rank), self._loads.base(s, rank) + min(constant, 0.0)
         parts = [Contributor(None, base)] if base > 0 else []
         names = self.model.workload.tables
         parts += [Contributor(names[t].name, float(loads[t])) for t in np.flatnonzero(loads > 0).tolist()]
         parts.sort(key=lambda part: (-part.seconds, part.table or ""))
+        return max(constant, 0.0), max(-base, 0.0), tuple(parts)
+
+    def _stage(self, s: int) -> StageReasons:
+        constant, hidden, parts = self._parts(s)
         bound = None if self._options is None else self._options.stage_bound_s(s)
-        return StageReasons(
-            self._plan.stages[s],
-            self._loads.evaluation.binding[s],
-            max(constant, 0.0),
-            max(-base, 0.0),
-            tuple(parts),
-            bound,
-        )
+        return StageReasons(self._plan.stages[s], self._loads.evaluation.binding[s], constant, hidden, parts, bound)

@@ -139,7 +139,7 @@ class ForbiddenWays:
         problem, model = self.formulation.problem, self.formulation.model
         too_large = problem.extremes.pool_demand[:, blocks] > 1  # [K, n, M]
         is_everywhere = EXTENT_OF_SHARDING[sharding] == WORLD
-        is_shut: Bools = too_large.any(axis=0) if is_everywhere else too_large.all(axis=0)
+        is_shut: Bools = np.asarray(too_large.any(axis=0) if is_everywhere else too_large.all(axis=0))
         for m in np.flatnonzero(is_shut.all(axis=0)).tolist():
             kinds = np.flatnonzero(too_large[:, :, m].all(axis=1))
             if m < len(model.memories) and len(kinds):

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from cost_models.model import CostModel
 from cost_models.resources import Resource
-from cost_models.shards import MemoryTier, PlacementTier, Sharding
+from cost_models.shards import Floats, MemoryTier, PlacedShards, PlacementTier, Sharding
 from planner.diagnosis.exchanges import ExchangeReasons
 from planner.diagnosis.fixed_part import FixedCost
 from planner.diagnosis.forbidden_ways import ForbiddenWay
@@ -121,3 +121,43 @@ class TableReasons:
     """The best of each other sharding, tier and cut, the cheapest first."""
     forbidden: tuple[ForbiddenWay, ...] = ()
     """Every other sharding in every tier; none where the plan has no proof, and hence no options to compare with."""
+
+
+@dataclass(frozen=True)
+class RankStage:
+    """A stage on one rank."""
+
+    name: str
+    seconds: float
+    """Of this rank: the others wait for it, or it for them."""
+    stage_s: float
+    """Of the rank that takes longest."""
+    resource: Resource | None
+    """What it waits for; None where only a constant, or nothing, takes time."""
+    constant_s: float
+    hidden_s: float
+    contributors: tuple[Contributor, ...]
+    """As `StageReasons` has them; of a resource that ranks share, what all of them load it with."""
+
+
+@dataclass(frozen=True)
+class HeldShard:
+    """A shard that a rank holds."""
+
+    table: TablePlan
+    number: int
+    """Its index among the shards of its table."""
+
+
+@dataclass(frozen=True)
+class RankReasons:
+    """One rank."""
+
+    model: CostModel
+    placed: PlacedShards
+    """All shards of the plan."""
+    rank: int
+    stages: tuple[RankStage, ...]
+    shards: tuple[HeldShard, ...]
+    rank_bytes: Floats
+    """[W, M] of every rank, with the dense part."""

@@ -6,6 +6,7 @@ from functools import cached_property
 import numpy as np
 
 from cost_models.model import CostModel, Evaluation
+from cost_models.resources import Resource
 from cost_models.shards import PlacedShards
 from cost_models.step_costs import StepCosts
 from planner.document.plan import StageTime
@@ -26,21 +27,34 @@ class StageLoads:
         """What the placement costs."""
         return self.model.evaluate(self.placed)
 
-    def _binding(self, s: int) -> tuple[int, Bools] | None:
-        """The column that binds a stage, and [W] the ranks that share its critical instance."""
-        resource, rank = self.evaluation.binding[s], self.stages[s].critical_rank
-        if resource is None or rank is None:
+    @cached_property
+    def instance_loads(self) -> Floats:
+        """[W, C] seconds of the instance that each rank uses."""
+        return self.model.instance_loads(self.model.rank_loads(self.placed)[0])
+
+    def resource(self, s: int, rank: int) -> Resource | None:
+        """What a rank waits for in a stage; None where nothing loads it."""
+        at = self._binding(s, rank)
+        return None if at is None else self.model.columns[at[0]].resource
+
+    def _binding(self, s: int, rank: int | None) -> tuple[int, Bools] | None:
+        """The column that binds a stage, for a rank or for all, and [W] the ranks that share its critical instance."""
+        if rank is None:
+            resource, rank = self.evaluation.binding[s], self.stages[s].critical_rank
+            columns = [c for c, of in enumerate(self.model.columns) if of.stage == s and of.resource == resource]
+        else:
+            columns = [c for c, of in enumerate(self.model.columns) if of.stage == s]
+        if rank is None or not columns:  # of the batch copy, which no table changes
             return None
-        columns = enumerate(self.model.columns)
-        column = next((c for c, of in columns if of.stage == s and of.resource == resource), None)
-        if column is None:  # of the batch copy, which no table changes
+        column = max(columns, key=lambda c: float(self.instance_loads[rank, c]))
+        if not self.instance_loads[rank, column]:
             return None
-        instance = self.model.resource_of_rank(resource)
+        instance = self.model.resource_of_rank(self.model.columns[column].resource)
         return column, instance == instance[rank]
 
-    def binding(self, s: int) -> Floats:
-        """[T] seconds that each table takes of the resource that binds a stage."""
-        at = self._binding(s)
+    def binding(self, s: int, rank: int | None = None) -> Floats:
+        """[T] seconds that each table takes of the resource that binds a stage, for a rank or for all."""
+        at = self._binding(s, rank)
         return np.zeros(len(self.model.tables.rows)) if at is None else self._loads(*at)
 
     def _loads(self, column: int, ranks: Bools) -> Floats:
@@ -63,9 +77,9 @@ class StageLoads:
             load += np.bincount(distinct.table, weights=everywhere, minlength=len(load))
         return load
 
-    def base(self, s: int) -> float:
-        """Seconds that launches and the dense part take of the resource that binds a stage."""
-        at = self._binding(s)
+    def base(self, s: int, rank: int | None = None) -> float:
+        """Seconds that launches and the dense part take of the resource that binds a stage, for a rank or for all."""
+        at = self._binding(s, rank)
         if at is None:
             return 0.0
         column, ranks = at

@@ -21,6 +21,7 @@ from planner.reports.replicas import groups_words, render_choices
 from planner.reports.robustness import render_tail
 from planner.reports.tables import TextGrid
 from planner.reports.words import (
+    FIXED,
     amount,
     compressed_words,
     fixed_words,
@@ -40,7 +41,6 @@ SHOWN, KEPT = 3, 10
 """Contributors of a stage: in a table, and in JSON and CSV."""
 OPTIONS = 6
 """Other options of a table that are shown."""
-FIXED = "(launches, dense part)"
 HIDDEN = "  (hidden behind other stages)"
 SAME_FOR_ALL = "It is the host's time between kernels, one number for any device, batch, tables and placement."
 BY_MODEL = "It is the host's time between kernels, for this model on any device, at any batch and placement."

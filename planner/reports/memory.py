@@ -71,6 +71,28 @@ def of_inputs(topology: Topology, workload: Workload, policy: Policy | None = No
     return _records(model, _whole_tables(model))
 
 
+def of_rank(model: CostModel, placed: PlacedShards, rank: int, rank_bytes: Floats) -> list[Record]:
+    """The bytes of one rank in the same parts, then what others have of the memories that it shares with them, what is
+    free of these for all who do, reserve and capacity; of every rank [W, M] bytes."""
+    shards = np.flatnonzero(placed.rank == rank)
+    own = PlacedShards(placed.blocks.take(shards), placed.rank[shards], placed.rows[shards], placed.opens_block[shards])
+    parts = _parts_of_shards(model, own, ranks=1)
+    total = np.sum(list(parts.values()), axis=0)
+    overhead = _allocator_bytes(model, parts) if isinstance(model, StepModel) else {}
+    group = model.topology.nodes[int(model.kind_of_rank[rank])]
+    everything, usable, capacity = np.zeros_like(total), np.zeros_like(total), np.zeros_like(total)
+    for m, (pool, of_pool) in enumerate(zip(model.memory_pool_of_rank, model.memory_capacity, strict=True)):
+        everything[m] = rank_bytes[pool == pool[rank], m].sum()
+        usable[m] = of_pool[pool[rank]]
+        sharing = {"rank": np.arange(len(pool)), "node": model.host_of_rank, "group": model.kind_of_rank}
+        owner = sharing[SHARED_BY[model.memories[m]]]
+        pools = len(np.unique(pool[owner == owner[rank]]))
+        capacity[m] = group.memory_bytes(model.memories[m]) / pools
+    parts |= {"total": total, "other ranks": everything - total, "free": usable - everything}
+    parts |= {"reserve": capacity - usable, "capacity": capacity} | overhead
+    return [_record(part, size, model.memories) for part, size in parts.items()]
+
+
 def _whole_tables(model: CostModel) -> PlacedShards:
     """Every table as often as one group of ranks has copies of it."""
     table = np.repeat(np.arange(len(model.copies)), model.copies)
@@ -80,7 +102,7 @@ def _whole_tables(model: CostModel) -> PlacedShards:
 
 
 def _records(model: CostModel, placed: PlacedShards) -> list[Record]:
-    parts = _physical_parts(model, placed) if isinstance(model, StepModel) else _parts(model, placed)
+    parts = _parts_of_shards(model, placed, model.topology.world_size)
     capacity = np.sum([group.count * _capacity(group, model.memories) for group in model.topology.nodes], axis=0)
     usable = np.array([of_pool.sum() for of_pool in model.memory_capacity])
     taken = np.sum(list(parts.values()), axis=0)
@@ -102,13 +124,15 @@ def _allocator_bytes(model: StepModel, parts: Mapping[str, Floats]) -> dict[str,
     return {ALLOCATOR: np.where(np.arange(len(more)) == MEMORY_HBM, more, 0.0)}
 
 
-def _parts(model: CostModel, placed: PlacedShards) -> dict[str, Floats]:
-    """Bytes [M] as another planner counts them: it does not say what for."""
+def _parts_of_shards(model: CostModel, placed: PlacedShards, ranks: int) -> dict[str, Floats]:
+    """Bytes [M] of the shards of so many ranks, and of their dense part; another planner does not say what for."""
+    if isinstance(model, StepModel):
+        return _physical_parts(model, placed, ranks)
     tables = model.shard_bytes(placed).sum(axis=0)
-    return {f"tables, as {model.name} counts": tables, "dense part": model.base_bytes * model.topology.world_size}
+    return {f"tables, as {model.name} counts": tables, "dense part": model.base_bytes * ranks}
 
 
-def _physical_parts(model: StepModel, placed: PlacedShards) -> dict[str, Floats]:
+def _physical_parts(model: StepModel, placed: PlacedShards, ranks: int) -> dict[str, Floats]:
     """Bytes [M] by what they are for."""
     blocks, which = placed.blocks.distinct
     shards = np.bincount(which, minlength=len(blocks)).astype(float)
@@ -128,10 +152,9 @@ def _physical_parts(model: StepModel, placed: PlacedShards) -> dict[str, Floats]
     for name in OPTIONAL:
         if not parts[PARTS[name]].any():
             del parts[PARTS[name]]
-    world = model.topology.world_size
     for name, size in model.peak.rank_bytes.items():
         size += model.projection_bytes if name == "parameters" else 0.0
-        parts[DENSE_PARTS[name]] = np.where(np.arange(len(model.memories)) == MEMORY_HBM, size * world, 0.0)
+        parts[DENSE_PARTS[name]] = np.where(np.arange(len(model.memories)) == MEMORY_HBM, size * ranks, 0.0)
     return parts
 
 
@@ -145,10 +168,10 @@ def _record(part: str, size: Floats, memories: Sequence[MemoryTier]) -> Record:
     return {"part": part, **{f"{tier}_bytes": round(float(size[m])) for m, tier in enumerate(memories)}}
 
 
-def render(records: Sequence[Record], console: "Console") -> None:
-    """Print the records as a table of the whole cluster, GiB and TiB."""
+def render(records: Sequence[Record], console: "Console", of: str = "whole cluster") -> None:
+    """Print the records as a table of the whole cluster, or of what else they are `of`, GiB and TiB."""
     tiers = [tier for tier in MEMORY_TIERS if f"{tier}_bytes" in records[0]]
-    table = TextGrid(("whole cluster", "left"), *((tier, "right") for tier in tiers), gutter=3)
+    table = TextGrid((of, "left"), *((tier, "right") for tier in tiers), gutter=3)
     for record in records:
         sizes = [record[f"{tier}_bytes"] for tier in tiers]
         table.add_row(str(record["part"]), *(format_bytes(float(size or 0)) if size else "" for size in sizes))

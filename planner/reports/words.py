@@ -28,6 +28,8 @@ from topologies.units import format_bytes, format_seconds
 if TYPE_CHECKING:
     from rich.console import Console
 
+FIXED = "(launches, dense part)"
+"""What reports call a contributor that is no table."""
 DRIFTED = 0.1
 """How much shorter than the estimate, as a share, a simulated step is for which a reason is given."""
 

@@ -112,6 +112,40 @@ def test_machine_formats_hold_the_same(run, planned):
     assert [option["chosen"] for option in options].count("1") == 1
 
 
+def test_a_rank_is_explained_within_80_columns(run, planned):
+    """What it waits for, what it holds, and what is free of its memory; in all formats."""
+    shown = run("explain", planned, "--rank", "3")
+    assert shown.exit_code == 0, shown.stderr
+    assert max(map(len, shown.stdout.splitlines())) <= 80
+    assert shown.stdout.startswith("Rank 3 is on node 0")
+    whole = json.loads(run("explain", planned, "--rank", "3", "--format", "json").stdout)
+    document = json.loads(planned.read_text())
+    assert [stage["slowest_s"] for stage in whole["stages"]] == [stage["seconds"] for stage in document["stages"]]
+    records = list(csv.DictReader(io.StringIO(run("explain", planned, "--rank", "3", "--format", "csv").stdout)))
+    assert [record["table"] for record in records] == [shard["table"] for shard in whole["shards"]]
+    for stage in document["stages"]:
+        if (rank := stage["critical_rank"]) is not None:
+            of_rank = json.loads(run("explain", planned, "--rank", rank, "--format", "json").stdout)
+            (own,) = (each for each in of_rank["stages"] if each["name"] == stage["name"])
+            assert own["seconds"] == pytest.approx(stage["seconds"])
+            break
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--rank", "16"), "the plan has no rank 16: it has ranks 0 to 15"),
+        (("--rank", "-1"), "the plan has no rank -1"),
+        (("--rank", "0", "--table", "user_id"), "has no effect beside --table"),
+    ],
+)
+def test_an_unknown_rank_is_refused(run, planned, words, said):
+    """With the ranks that there are; so are two questions at once."""
+    result = run("explain", planned, *words)
+    assert result.exit_code == ExitCode.WRONG_COMMAND_LINE
+    assert said in " ".join(result.stderr.split())
+
+
 def test_an_unknown_table_is_refused(run, planned):
     """With the nearest name."""
     result = run("explain", planned, "--table", "user_ids")

@@ -16,6 +16,7 @@ from planner.document.plan import Plan
 from planner.formulation.policy import Policy
 from planner.reports.explanation import render_plan, render_table, why
 from planner.reports.explanation_records import plan_document
+from planner.reports.rank import document
 from tests.oracles.instances import node_group, tiny_instance, topology, workload
 from tests.seeds import seeds
 
@@ -52,9 +53,31 @@ def check_sums(found: Plan) -> None:
         assert len(forbidden) + len(possible) == len(possible.union(forbidden)) == len(SHARDINGS) * len(PLACEMENT_TIERS)
         assert table.chosen.seconds == pytest.approx(sum(table.chosen.by_stage.values()))
         assert table.chosen.bytes["hbm"] == pytest.approx(planned.shards.bytes[:, 0].sum(), abs=len(planned.shards))
+    check_ranks(found, explainer)
     for each in reasons.stages:
         of_tables = sum(part.seconds for part in each.contributors if part.table is not None)
         assert of_tables == pytest.approx(paid[each.stage.name], rel=1e-9, abs=1e-15)
+
+
+def check_ranks(found: Plan, explainer: Explainer) -> None:
+    """Every rank's parts add up to its seconds, of which the longest are the plan's, and its memory to its bytes."""
+    ranks = [explainer.rank(rank) for rank in range(len(explainer.model.kind_of_rank))]
+    for s, stage in enumerate(found.stages):
+        assert max(each.stages[s].seconds for each in ranks) == pytest.approx(stage.seconds, rel=1e-9)
+    for each in ranks:
+        for of_stage in each.stages:
+            total = of_stage.constant_s + sum(part.seconds for part in of_stage.contributors) - of_stage.hidden_s
+            assert total == pytest.approx(of_stage.seconds, rel=1e-9, abs=1e-15)
+        said = document(each)
+        memory = {str(record["part"]): record for record in said["memory"]}  # type: ignore[attr-defined]
+        for m, tier in enumerate(explainer.model.memories):
+            key = f"{tier}_bytes"
+            assert memory["total"][key] == pytest.approx(each.rank_bytes[each.rank, m], rel=1e-9, abs=1)
+            usable = explainer.model.memory_capacity[m][explainer.model.memory_pool_of_rank[m][each.rank]]
+            taken = memory["total"][key] + memory["other ranks"][key] + memory["free"][key]
+            assert taken == pytest.approx(usable, rel=1e-9, abs=2)
+            assert memory["reserve"][key] >= -1
+    assert sum(len(each.shards) for each in ranks) == sum(len(table.shards) for table in found.tables)
 
 
 @pytest.mark.parametrize("seed", seeds(range(0, 45, 9), range(0, 45, 3)))
