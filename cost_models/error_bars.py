@@ -81,6 +81,8 @@ class Cause:
     """Relative error of that part."""
     kind: Kind
     """`spec`: no data of this hardware, only its data sheet and what others achieve of theirs."""
+    evidence: Evidence | None = None
+    """The number, with its source; None of laws, and of rates that the topology says."""
 
 
 @dataclass(frozen=True)

@@ -100,9 +100,14 @@ def is_measured(name: str, device: str) -> bool:
     return bool(evidence.fitted_on) and is_of(evidence, device)
 
 
+def stage_causes(model: StepCosts, placed: PlacedShards, evaluation: Evaluation, stage: int) -> tuple[Cause, ...]:
+    """The coefficients and laws that the seconds of a stage come from, of what binds it."""
+    return tuple(_StageErrors(model, placed, evaluation, stage).causes())
+
+
 def error_bars(model: StepCosts, placed: PlacedShards, evaluation: Evaluation) -> ErrorBars:
     """The 90 % bands of a placement's step and stages."""
-    causes = [list(_StageErrors(model, placed, evaluation, stage).causes()) for stage in range(len(model.stages))]
+    causes = [list(stage_causes(model, placed, evaluation, stage)) for stage in range(len(model.stages))]
     stages = tuple(ErrorBand(combined(of_stage), _basis(of_stage), _spec_only(of_stage)) for of_stage in causes)
     shares = evaluation.stage_seconds / max(evaluation.step_s, 1e-300)
     of_step = [
@@ -190,7 +195,7 @@ class _StageErrors:
             for optimizer in self._model.coefficients.optimizers if computed_s else ():
                 share, evidence = computed_s / self._seconds, optimizer.root_flops
                 error, words = error_90(evidence, self._device, {}), f"root_flops of {optimizer.name}"
-                yield Cause(words, optimizer.name, share, error, evidence.kind)
+                yield Cause(words, optimizer.name, share, error, evidence.kind, evidence)
         busy = self._seconds - self._constant
         if self._resource is None or self._rank is None or busy <= 0:
             return
@@ -223,13 +228,13 @@ class _StageErrors:
         evidence: Evidence = getattr(record, name)
         share, error = seconds / self._seconds, error_90(evidence, self._device, case)
         if where == "software":
-            return Cause(f"{name} of {record.name}", record.name, share, error, evidence.kind)
+            return Cause(f"{name} of {record.name}", record.name, share, error, evidence.kind, evidence)
         label = f"{name} of {self._device}"
         if is_measured(name, self._device):
-            return Cause(label, self._device, share, error, evidence.kind)
+            return Cause(label, self._device, share, error, evidence.kind, evidence)
         if record.name == "default":
             label = f"device {self._device}"
-        return Cause(label, self._device, share, error, "spec")
+        return Cause(label, self._device, share, error, "spec", evidence)
 
     def _on_device(self, parts: _ErrorParts) -> Iterator[Cause]:
         if self._name not in _BY_TIER:
@@ -293,8 +298,9 @@ class _StageErrors:
         kind = self._model.kinds[self._kind]
         error = error_90(evidence, self._device, {"scale_up_domains": kind.world.domains})
         if link.name.startswith("default") or evidence.kind == "assumed":
-            return Cause(f"network {nics.kind}", link.name, seconds / self._seconds, error, "spec")
-        return Cause(f"{operation} of {link.name}", link.name, seconds / self._seconds, error, evidence.kind)
+            return Cause(f"network {nics.kind}", link.name, seconds / self._seconds, error, "spec", evidence)
+        share = seconds / self._seconds
+        return Cause(f"{operation} of {link.name}", link.name, share, error, evidence.kind, evidence)
 
     def _port(self, operation: CollectiveOperation, seconds: float) -> Cause:
         kind, (name, port) = self._model.kinds[self._kind], link_inside(self._group)
@@ -306,7 +312,7 @@ class _StageErrors:
             error = error_90(evidence, self._device, {})
             is_known = link.name == name and is_of(evidence, self._device) and evidence.kind != "assumed"
             label = f"{operation} of {name}" if is_known else f"link {name} of {self._device}"
-            return Cause(label, link.name, share, error, evidence.kind if is_known else "spec")
+            return Cause(label, link.name, share, error, evidence.kind if is_known else "spec", evidence)
         rate = (
             kind.link_all_reduce if operation == "all_reduce" else self._model.port_bytes_per_s(self._name, self._kind)
         )

@@ -29,13 +29,22 @@ def of_lists(words: Callable[[], Iterable[str]]) -> Complete:
 
 def tables_of_plan(ctx: typer.Context, incomplete: str) -> list[str]:
     """The tables of the plan that the command line names; none where it cannot be read."""
+    return _names_in_plan("tables", ctx, incomplete)
+
+
+def stages_of_plan(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The stages of that plan."""
+    return _names_in_plan("stages", ctx, incomplete)
+
+
+def _names_in_plan(key: str, ctx: typer.Context, incomplete: str) -> list[str]:
     import json
 
     given = [ctx.params.get("plan"), *ctx.args]  # before a flag without its value words are not yet arguments
     with suppress(StopIteration, OSError, ValueError, KeyError, TypeError, RecursionError):
         file = next(Path(word) for word in given if word is not None and Path(word).is_file())
-        tables = json.loads(file.read_bytes())["tables"]
-        return [name for table in tables if (name := str(table["name"])).startswith(incomplete)]
+        records = json.loads(file.read_bytes())[key]
+        return [name for record in records if (name := str(record["name"])).startswith(incomplete)]
     return []
 
 

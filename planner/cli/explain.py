@@ -42,6 +42,15 @@ def explain(
             show_default=False,
         ),
     ] = None,
+    stage: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Explain this stage: what it asks of each resource, and where its seconds come from.",
+            show_default=False,
+            autocompletion=completions.stages_of_plan,
+        ),
+    ] = None,
     output_format: flags.FormatFlag = Format.TABLE,
 ) -> None:
     """Explain what limits a plan, or why a table is where it is.
@@ -56,7 +65,8 @@ def explain(
     the runtime, the memory. For layers of the dense part: FLOPs,
     parameters, activations and seconds of each. For a rank: its seconds
     beside the slowest rank's in each stage, its shards, and its memory by
-    purpose with what is free of it.
+    purpose with what is free of it. For a stage: its seconds on each
+    resource, what hides behind it, and its coefficients with their sources.
 
     \b
     Examples:
@@ -64,6 +74,7 @@ def explain(
       planner explain plan.json --table cat_20
       planner explain plan.json --layer '*'
       planner explain plan.json --rank 3
+      planner explain plan.json --stage dense
     """
     from planner.diagnosis.explanation import Explainer
     from planner.reports import explanation as report
@@ -71,14 +82,14 @@ def explain(
     from planner.reports import plan_summary
     from planner.verification.loading import load_plan
 
-    flags.expect_one(table=table, layer=layer, rank=rank)
+    flags.expect_one(table=table, layer=layer, rank=rank, stage=stage)
     streams.doing(f"reading {plan.name}")
     document = load_plan(plan)
     if layer is not None:
         _explain_layers(document, layer, output_format)
         return
     if document.objective is None:
-        for flag, given in (("--table", table), ("--rank", rank)):
+        for flag, given in (("--table", table), ("--rank", rank), ("--stage", stage)):
             if given is not None:
                 raise typer.BadParameter("the plan places nothing", param_hint=flag)
         reason = document.infeasibility or document.unplaced
@@ -94,6 +105,8 @@ def explain(
     explainer = Explainer(document)
     if rank is not None:
         _explain_rank(explainer, rank, output_format)
+    elif stage is not None:
+        _explain_stage(explainer, stage, output_format)
     elif table is not None:
         _explain_table(document, explainer, table, output_format)
     else:
@@ -141,6 +154,26 @@ def _explain_rank(explainer: "Explainer", rank: int, output_format: Format) -> N
         streams.write_records(report.records(reasons), output_format)
     else:
         report.render(reasons, streams.console(output=output_format))
+
+
+def _explain_stage(explainer: "Explainer", stage: str, output_format: Format) -> None:
+    """What one stage is made of; of a hidden one, the stage in which it shows."""
+    from planner.reports import stage as report
+    from topologies.messages import did_you_mean
+
+    model = explainer.model
+    shows_in = model.hidden.get(stage, stage)
+    if shows_in not in model.stages:
+        names = [*model.stages, *model.hidden]
+        message = f"the plan has no stage {stage!r}{did_you_mean(stage, names)}; there are {', '.join(names)}"
+        raise typer.BadParameter(message, param_hint="--stage")
+    detail = explainer.stage(shows_in)
+    if output_format is Format.JSON:
+        streams.write_json(report.document(detail, stage))
+    elif output_format is Format.CSV:
+        streams.write_records(report.records(detail), output_format)
+    else:
+        report.render(detail, streams.console(output=output_format), stage)
 
 
 def _explain_layers(document: "Plan", pattern: str, output_format: Format) -> None:

@@ -11,9 +11,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from cost_models.error_bars import Cause
 from cost_models.model import BATCH_COPY
+from cost_models.step_costs import StepCosts
+from cost_models.step_error_bars import stage_causes
 from planner.diagnosis.exchanges import exchange_reasons
-from planner.diagnosis.fixed_part import fixed_costs
+from planner.diagnosis.fixed_part import fixed_costs, fixed_seconds
 from planner.diagnosis.forbidden_ways import ForbiddenWay, ForbiddenWays
 from planner.diagnosis.priced_options import PricedOptions
 from planner.diagnosis.reasons import (
@@ -23,6 +26,7 @@ from planner.diagnosis.reasons import (
     PlanReasons,
     RankReasons,
     RankStage,
+    StageDetail,
     StageReasons,
     TableReasons,
 )
@@ -117,6 +121,19 @@ class Explainer:
         assert self._options is not None
         ways = ForbiddenWays(self._options.formulation, self._plan.provenance.policy, table)
         return ways.beside({(option.sharding, option.tier) for option in possible})
+
+    def stage(self, name: str) -> StageDetail:
+        """What a stage is made of. Raises KeyError for one that the plan does not have, as for a hidden one."""
+        model = self.model
+        if name not in model.stages:
+            raise KeyError(name)
+        s = model.stages.index(name)
+        causes: tuple[Cause, ...] = ()
+        if isinstance(model, StepCosts):
+            causes = stage_causes(model, self._loads.placed, self._loads.evaluation, s)
+        fixed = tuple(part for part in fixed_seconds(model) if part.stage == name)
+        hidden = tuple(other for other, behind in model.hidden.items() if behind == name)
+        return StageDetail(model, self._stage(s), self._loads.of_groups(s), causes, fixed, hidden)
 
     def rank(self, rank: int) -> RankReasons:
         """What a rank does in each stage, and what it holds. Raises IndexError for one that the plan does not have."""

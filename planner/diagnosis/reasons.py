@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass
 
+from cost_models.error_bars import Cause
 from cost_models.model import CostModel
 from cost_models.resources import Resource
 from cost_models.shards import Floats, MemoryTier, PlacedShards, PlacementTier, Sharding
 from planner.diagnosis.exchanges import ExchangeReasons
-from planner.diagnosis.fixed_part import FixedCost
+from planner.diagnosis.fixed_part import FixedCost, FixedSeconds
 from planner.diagnosis.forbidden_ways import ForbiddenWay
 from planner.diagnosis.sensitivity import Gain
 from planner.document.plan import StageTime, TablePlan
@@ -161,3 +162,39 @@ class RankReasons:
     shards: tuple[HeldShard, ...]
     rank_bytes: Floats
     """[W, M] of every rank, with the dense part."""
+
+
+@dataclass(frozen=True)
+class StageResource:
+    """What a stage asks of one resource, at the slowest rank of a node group."""
+
+    group: str
+    resource: Resource
+    rank: int
+    """The first of the ranks that share the instance that is busy longest."""
+    fixed_s: float
+    """Launches, the dense part and constants."""
+    tables_s: float
+    hidden_s: float
+    """What other stages hide of it."""
+
+    @property
+    def seconds(self) -> float:
+        """What shows of it."""
+        return max(self.fixed_s + self.tables_s - self.hidden_s, 0.0)
+
+
+@dataclass(frozen=True)
+class StageDetail:
+    """What one stage is made of."""
+
+    model: CostModel
+    reasons: StageReasons
+    resources: tuple[StageResource, ...]
+    """The longest first."""
+    causes: tuple[Cause, ...]
+    """What the seconds of the resource that binds it come from; none of ratings."""
+    fixed: tuple[FixedSeconds, ...]
+    """Its part of what no placement changes."""
+    hidden: tuple[str, ...]
+    """Stages whose work runs beside it, and shows in it where it outlasts what hides it."""

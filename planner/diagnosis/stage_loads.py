@@ -9,6 +9,7 @@ from cost_models.model import CostModel, Evaluation
 from cost_models.resources import Resource
 from cost_models.shards import PlacedShards
 from cost_models.step_costs import StepCosts
+from planner.diagnosis.reasons import StageResource
 from planner.document.plan import StageTime
 from planner.problem.numbers import Bools, Floats
 
@@ -84,6 +85,21 @@ class StageLoads:
             return 0.0
         column, ranks = at
         return float(self.model.base_loads[self.model.kind_of_rank[ranks], column].sum())
+
+    def of_groups(self, s: int) -> tuple[StageResource, ...]:
+        """What a stage asks of every resource that it loads, group by group, the longest first."""
+        model, constant, found = self.model, float(self.model.constants[s]), []
+        base = model.instance_loads(model.base_loads[model.kind_of_rank])
+        for c, column in enumerate(model.columns):
+            for k, group in enumerate(model.topology.nodes) if column.stage == s else ():
+                ranks = np.flatnonzero(model.kind_of_rank == k)
+                rank = int(ranks[np.argmax(self.instance_loads[ranks, c])])
+                load, fixed_s = float(self.instance_loads[rank, c]), float(base[rank, c]) + constant
+                if load > 0:
+                    tables_s = max(load - float(base[rank, c]), 0.0)
+                    parts = max(fixed_s, 0.0), tables_s, max(-fixed_s, 0.0)
+                    found.append(StageResource(group.name, column.resource, rank, *parts))
+        return tuple(sorted(found, key=lambda each: -each.seconds))
 
     def id_sort_s(self, table: int) -> float:
         """The most seconds that sorting a table's ids takes of the update on any rank; 0 of ratings."""

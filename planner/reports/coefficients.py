@@ -67,7 +67,7 @@ def _of_file(file: NamedCoefficients, device: str | None = None) -> Iterator[dic
             valid = [f"{each.quantity} {each.low:g} to {each.high:g}" for each in value.valid]
             if value.fitted_on:
                 valid.append(f"on {', '.join(value.fitted_on)}; elsewhere {value.elsewhere_90 or 0:.0%}")
-            yield _record(file.name, name, _shown(value), value.unit, value.kind, residual, valid, value.source)
+            yield _record(file.name, name, shown(value), value.unit, value.kind, residual, valid, value.source)
     if isinstance(file, SoftwareCoefficients) and file.steps is not None:
         steps = file.steps
         valid = [f"{each.quantity} {each.low:g} to {each.high:g}" for each in steps.valid]
@@ -84,7 +84,8 @@ def _laws(file: CollectiveCoefficients) -> Iterator[dict[str, Cell]]:
         yield _record(file.name, label, protocols, "s, bytes/s", file.kind, law.band_90, valid, file.source)
 
 
-def _shown(value: Record) -> str:
+def shown(value: Record) -> str:
+    """The number, numbers or curve of a coefficient, without the unit."""
     if isinstance(value, OptimizerCoefficient):
         return ", ".join(f"{name} {number:g}" for name, number in value.by_optimizer.items())
     if isinstance(value, DtypeCoefficient):

@@ -98,7 +98,7 @@ def render_plan(
     console.print()
     for each in reasons.stages:
         if each.contributors:
-            _render_contributors(each, model, console)
+            render_contributors(each, model, console)
     for cost in reasons.fixed:
         _render_fixed(cost, model, console)
     _render_fixed_seconds(model, console)
@@ -159,7 +159,8 @@ def _resource(each: StageReasons, model: CostModel) -> str:
     return resource_words(each.resource, model.topology) if each.resource else "fixed cost"
 
 
-def _render_contributors(each: StageReasons, model: CostModel, console: "Console") -> None:
+def render_contributors(each: StageReasons, model: CostModel, console: "Console") -> None:
+    """Print what takes time of the resource that binds a stage."""
     console.print(f"{each.stage.name}: rank {each.stage.critical_rank}, {_resource(each, model)}")
     table = TextGrid(("", "left"), ("", "right"), ("", "right"))
     table.show_header = False

@@ -47,6 +47,7 @@ def plan_document(
             }
             for each in reasons.stages
         ],
+        "hidden": dict(reasons.model.hidden),
         "fixed_s": None if fixed is None else fixed.seconds,
         "gap_of_rest": None if fixed is None else fixed.gap_of_rest,
         "fixed": [

@@ -131,16 +131,36 @@ def test_a_rank_is_explained_within_80_columns(run, planned):
             break
 
 
+def test_every_stage_is_explained_within_80_columns(run, planned):
+    """With its resources and the sources of its coefficients; a hidden one by the stage in which it shows."""
+    document = json.loads(planned.read_text())
+    for name in [*(stage["name"] for stage in document["stages"]), "input_dist"]:
+        shown = run("explain", planned, "--stage", name)
+        assert shown.exit_code == 0, shown.stderr
+        assert max(map(len, shown.stdout.splitlines())) <= 80
+    assert shown.stdout.startswith("input_dist runs beside dense, which hides it")
+    whole = json.loads(run("explain", planned, "--stage", "input_dist", "--format", "json").stdout)
+    assert (whole["asked"], whole["name"]) == ("input_dist", "dense")
+    assert "input_dist" in whole["hidden"]
+    records = list(csv.DictReader(io.StringIO(run("explain", planned, "--stage", "dense", "--format", "csv").stdout)))
+    assert [record["resource"] for record in records] == [each["resource"] for each in whole["resources"]]
+    overhead = run("explain", planned, "--stage", "overhead").stdout
+    assert "step_overhead_s of torchrec: all of it" in overhead
+    assert "mlcommons/training" in overhead
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
+        (("--stage", "lookup_forwards"), "did you mean 'lookup_forward'?"),
+        (("--stage", "dense", "--rank", "0"), "has no effect beside"),
         (("--rank", "16"), "the plan has no rank 16: it has ranks 0 to 15"),
         (("--rank", "-1"), "the plan has no rank -1"),
         (("--rank", "0", "--table", "user_id"), "has no effect beside --table"),
     ],
 )
-def test_an_unknown_rank_is_refused(run, planned, words, said):
-    """With the ranks that there are; so are two questions at once."""
+def test_an_unknown_rank_or_stage_is_refused(run, planned, words, said):
+    """With those that there are; so are two questions at once."""
     result = run("explain", planned, *words)
     assert result.exit_code == ExitCode.WRONG_COMMAND_LINE
     assert said in " ".join(result.stderr.split())

@@ -17,6 +17,7 @@ from planner.formulation.policy import Policy
 from planner.reports.explanation import render_plan, render_table, why
 from planner.reports.explanation_records import plan_document
 from planner.reports.rank import document
+from planner.reports.stage import document as stage_document
 from tests.oracles.instances import node_group, tiny_instance, topology, workload
 from tests.seeds import seeds
 
@@ -54,6 +55,7 @@ def check_sums(found: Plan) -> None:
         assert table.chosen.seconds == pytest.approx(sum(table.chosen.by_stage.values()))
         assert table.chosen.bytes["hbm"] == pytest.approx(planned.shards.bytes[:, 0].sum(), abs=len(planned.shards))
     check_ranks(found, explainer)
+    check_stages(found, explainer)
     for each in reasons.stages:
         of_tables = sum(part.seconds for part in each.contributors if part.table is not None)
         assert of_tables == pytest.approx(paid[each.stage.name], rel=1e-9, abs=1e-15)
@@ -78,6 +80,17 @@ def check_ranks(found: Plan, explainer: Explainer) -> None:
             assert taken == pytest.approx(usable, rel=1e-9, abs=2)
             assert memory["reserve"][key] >= -1
     assert sum(len(each.shards) for each in ranks) == sum(len(table.shards) for table in found.tables)
+
+
+def check_stages(found: Plan, explainer: Explainer) -> None:
+    """The longest of a stage's resources is its time, and every coefficient of it has a source."""
+    for stage in found.stages:
+        detail = explainer.stage(stage.name)
+        if detail.resources:
+            assert detail.resources[0].seconds == pytest.approx(stage.seconds, rel=1e-9, abs=1e-15)
+        said = stage_document(detail, stage.name)
+        assert all(each["source"] for each in said["coefficients"])  # type: ignore[attr-defined]
+        assert bool(said["coefficients"]) == (explainer.model.quantity == "step" and stage.seconds > 0)
 
 
 @pytest.mark.parametrize("seed", seeds(range(0, 45, 9), range(0, 45, 3)))
