@@ -40,18 +40,17 @@ class StageLoads:
 
     def _binding(self, s: int, rank: int | None) -> tuple[int, Bools] | None:
         """The column that binds a stage, for a rank or for all, and [W] the ranks that share its critical instance."""
+        columns = [c for c, of in enumerate(self.model.columns) if of.stage == s]
         if rank is None:
             resource, rank = self.evaluation.binding[s], self.stages[s].critical_rank
-            columns = [c for c, of in enumerate(self.model.columns) if of.stage == s and of.resource == resource]
-        else:
-            columns = [c for c, of in enumerate(self.model.columns) if of.stage == s]
+            columns = [c for c in columns if self.model.columns[c].resource == resource]
+        elif columns:
+            columns = [max(columns, key=lambda c: float(self.instance_loads[rank, c]))]
+            columns = [c for c in columns if self.instance_loads[rank, c]]
         if rank is None or not columns:  # of the batch copy, which no table changes
             return None
-        column = max(columns, key=lambda c: float(self.instance_loads[rank, c]))
-        if not self.instance_loads[rank, column]:
-            return None
-        instance = self.model.resource_of_rank(self.model.columns[column].resource)
-        return column, instance == instance[rank]
+        instance = self.model.resource_of_rank(self.model.columns[columns[0]].resource)
+        return columns[0], instance == instance[rank]
 
     def binding(self, s: int, rank: int | None = None) -> Floats:
         """[T] seconds that each table takes of the resource that binds a stage, for a rank or for all."""
