@@ -83,7 +83,7 @@ def test_a_model_is_read_with_nothing_typed_by_hand(model: Path, tmp_path: Path)
     done = CliRunner().invoke(app, ["init", str(tmp_path / "out"), "--from-model", f"{model}:build"])
     assert done.exit_code == 0, done.output
     file = tmp_path / "out" / "workload.yaml"
-    assert done.stdout.split() == [str(file)]
+    assert done.stdout.split() == [str(file), str(file.parent / "schemas" / "workload.schema.json")]
     assert "4 tables" in done.stderr
     assert "no layers were read: its forward pass without numbers ended with NotImplementedError" in done.stderr
     assert "nothing of LayerNorm" in done.stderr
