@@ -165,7 +165,7 @@ def _explain_stage(explainer: "Explainer", stage: str, output_format: Format) ->
     shows_in = model.hidden.get(stage, stage)
     if shows_in not in model.stages:
         names = [*model.stages, *model.hidden]
-        message = f"the plan has no stage {stage!r}{did_you_mean(stage, names)}; there are {', '.join(names)}"
+        message = f"the plan has no stage {stage!r}{did_you_mean(stage, names)}"
         raise typer.BadParameter(message, param_hint="--stage")
     detail = explainer.stage(shows_in)
     if output_format is Format.JSON:
