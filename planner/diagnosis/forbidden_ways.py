@@ -193,6 +193,8 @@ class ForbiddenWays:
                 np.lcm(COLUMN_UNIT, space.choices.column_multiple[t]),
             )
             return ForbiddingRule("table", f"its {columns} cannot be cut into multiples of {step}")
+        if sharding == TABLE_COLUMN_WISE and space.ranks_of_node.max() < 2:
+            return ForbiddingRule("cluster", "its blocks would be on two ranks or more of one node")
         return ForbiddingRule("search", "none of the cuts that are tried applies to it")
 
     def _uncut_into_nodes(self, sharding: int) -> ForbiddingRule:

@@ -62,6 +62,13 @@ def test_a_way_names_every_rule_of_policy_runtime_and_cluster() -> None:
         ({}, {"hbm_bytes": 1e3}, "table_wise", "memory", "it needs HBM, and no rank has any left for tables"),
         ({"column_multiple": 32}, {}, "column_wise", "table", "its 32 columns cannot be cut into multiples of 32"),
         ({}, {}, "table_column_wise", "search", "column_wise has the same blocks on any ranks, at the same cost"),
+        (
+            {"shardings": ["table_wise", "table_column_wise"]},
+            {"ranks": 1},
+            "table_column_wise",
+            "cluster",
+            "its blocks would be on two ranks or more of one node",
+        ),
     ],
 )
 def test_each_kind_of_rule_is_told(
