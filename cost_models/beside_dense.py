@@ -10,14 +10,17 @@ from typing import ClassVar
 
 import numpy as np
 
+from cost_models.cut_copies import CutShares, Span, cut_shares
 from cost_models.dense import DensePass, SumsEnd
 from cost_models.gradient_buckets import GradientBucket
 from cost_models.kinds import RankKind
 from cost_models.loads import BlockLoad
 from cost_models.memory import Batching
+from cost_models.replication import Replication
 from cost_models.resources import Resource
 from cost_models.schedule import Schedule
 from cost_models.shards import Blocks, Floats, Ints
+from cost_models.stages import CUT_TERMS
 from cost_models.step_exchanges import EXCHANGE_OF, exchange_split
 from cost_models.tables import Tables
 from cost_models.workload.models import Workload
@@ -58,8 +61,33 @@ class EvenTables:
     kinds: tuple[RankKind, ...]
     batching: Batching
     schedule: Schedule
-    copied_over: tuple[Resource, ...]
-    """The links between the ranks that hold the same shards."""
+    replication: Replication | None
+    """None where the ranks of this group alone hold them."""
+
+    @property
+    def copied_over(self) -> tuple[Resource, ...]:
+        """The links between the ranks that hold the same shards."""
+        return () if self.replication is None else self.replication.copied_over
+
+    @property
+    def cut_wait_s(self) -> float:
+        """How long the first bytes of cutting copies over their replicas, or of gathering them, are waited for."""
+        if self.replication is None:
+            return 0.0
+        ranks = self.kinds[0].world_size
+        return self.replication.cut_wait_s(self.schedule.cut_lines, self.tables, self.blocks, self.batching, ranks)
+
+    def cut_s(self, number: int) -> dict[Resource, float]:
+        """What cutting copies over their replicas, and gathering them, loads on each link of a kind of rank."""
+        seconds = dict[Resource, float]()
+        if self.replication is not None:
+            kind, term = self.kinds[number], CUT_TERMS["dense"]
+            for link, load in self.replication.cut_shards(self.tables, self.blocks, number, self.batching).items():
+                for column, factor in self.schedule.targets(term, link, number):
+                    resource = self.schedule.columns[column].resource
+                    of_rank = float(np.sum(load.by_rows)) / kind.world_size * factor
+                    seconds[resource] = seconds.get(resource, 0.0) + of_rank * self._ranks_sharing(resource)
+        return seconds
 
     def latency_s(self, stage: str) -> float:
         """The least that the exchange of a stage waits for; 0 where there is none."""
@@ -185,20 +213,47 @@ class BesideDense:
         """The links between the ranks that hold the same shards of some tables."""
         return tuple(dict.fromkeys(resource for part in self.parts for resource in part.copied_over))
 
-    def exchange_window_s(self) -> Seconds:
-        """Seconds of the exchanges before and after the dense part in which the links that copies are cut over are
-        idle: the least of all kinds of rank."""
-        windows, stages = list[Seconds](), self.parts[0].schedule.stages
-        for k in range(len(self.dense)):
-            window: Seconds = 0.0
-            for stage in (each for each in EXCHANGE_OF if each in stages and each != "input_dist"):
-                seconds = self._exchange_s(stage, k)
-                over = [self.parts[0].carrier(stage, resource) for resource in self.copied_over]
-                busy = _largest(seconds.get(resource, 0.0) for resource in over)
-                window += max(part.latency_s(stage) for part in self.parts) - busy
-                window += _largest(seconds.values())
-            windows.append(window)
-        return _least(windows)
+    def cut_shares(self, sums_s: Sequence[float]) -> CutShares:
+        """What each stage takes of cutting and gathering copies, where sums of gradients keep links busy for `sums_s`
+        [K] beside the dense part: those of the kind of rank whose links are idle for the least time."""
+        spans = [self._cut_spans(k, taken_s) for k, taken_s in enumerate(sums_s)]
+        least = int(np.argmin([sum(span.idle_s for span in (*before, *after)) for before, after in spans]))
+        cut_s = dict[Resource, float]()
+        for part in self.parts:
+            for resource, seconds in part.cut_s(least).items():
+                cut_s[resource] = cut_s.get(resource, 0.0) + seconds
+        wait_s = sum(part.cut_wait_s for part in self.parts)
+        return cut_shares(*spans[least], wait_s, max(cut_s.values(), default=0.0) / 2)
+
+    def _cut_spans(self, kind: int, sums_s: float) -> tuple[list[Span], list[Span]]:
+        """The exchanges and passes of a kind of rank from the lookup to the backward pass, and from there to the
+        update, with the time in which the links that copies are cut over are idle."""
+        dense, stages = self.dense[kind], self.parts[0].schedule.stages
+        forward_s = float(dense.rest_forward_s)
+        backward_s = float(dense.rest_s) - forward_s
+        before, after = list[Span](), [Span("dense", backward_s, max(backward_s - sums_s, 0.0))]
+        for stage in (each for each in EXCHANGE_OF if each in stages and each != "input_dist"):
+            seconds = self._exchange_s(stage, kind)
+            over = [self.parts[0].carrier(stage, resource) for resource in self.copied_over]
+            busy = {resource: float(seconds.get(resource, 0.0)) for resource in over}
+            busy_s = max(busy.values())
+            latency_s = max(part.latency_s(stage) for part in self.parts)
+            whole_s = max((float(each) for each in seconds.values()), default=0.0)
+            spans = before if stage.startswith("output") else after
+            spans.append(Span(stage, latency_s, latency_s, is_constant=True))
+            if over != list(self.copied_over):  # all cards of a tower are one, of which few may have copies
+                spans.append(Span(stage, whole_s, whole_s - busy_s, is_constant=True))
+            else:
+                beside_s = busy_s * self._slower_in_cut(kind, max(busy, key=busy.__getitem__))
+                spans.append(Span(stage, whole_s, whole_s - busy_s, beside_s))
+        return [*before, Span("dense", forward_s, forward_s)], after
+
+    def _slower_in_cut(self, kind: int, link: Resource) -> float:
+        """How much longer a byte keeps a link busy in a cut of copies than in an exchange: the most of all tables."""
+        rates = [(part.kinds[kind], part.replication.copies.kinds[kind]) for part in self.parts if part.replication]
+        if link.kind == "link":
+            return max(own.link_all_to_all / cut.link_all_reduce for own, cut in rates)
+        return max(own.nic_all_to_all / cut.nic_all_reduce for own, cut in rates)
 
     def _exchange_s(self, stage: str, kind: int) -> dict[Resource, Seconds]:
         """What each link of a kind of rank is busy with in the exchange of a stage."""

@@ -44,7 +44,11 @@ def exchange_lines(
     return tuple(lines)
 
 
+def end_s(line: ExchangeLine, port_bytes: Floats) -> float:
+    """Seconds for so many bytes [K] on the busiest port of each kind."""
+    return line.latency_s + float((port_bytes / np.array(line.port_bytes_per_s)).max())
+
+
 def fastest_line(lines: Sequence[ExchangeLine], port_bytes: Floats) -> int:
     """Which line ends first for so many bytes [K] on the busiest port of each kind; the first of equals."""
-    ends = [line.latency_s + float((port_bytes / np.array(line.port_bytes_per_s)).max()) for line in lines]
-    return int(np.argmin(ends))
+    return int(np.argmin([end_s(line, port_bytes) for line in lines]))

@@ -96,7 +96,7 @@ class TableAmounts:
         lookups = tuple((sums[:, 2 * k], sums[:, 2 * k + 1]) for k in range(kinds))
         links = {each: sums[:, 2 * kinds + n] for n, each in enumerate(self._links)}
         even = model.even_tables
-        parts = EvenModels(even.tables, even.blocks, even.kinds, even.batching, base.schedule, (), links)
+        parts = EvenModels(even.tables, even.blocks, even.kinds, even.batching, base.schedule, None, links)
         base.let_others_run_beside_the_dense_part(lookups, (parts,))
         copy_s: Floats = np.zeros(len(sums))
         if not model.coefficients.software.ids_arrive_sharded:

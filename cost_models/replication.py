@@ -4,12 +4,13 @@ Everything else of a step stays within a group (see `replicas`), whose ranks and
 their own. Cards, and the switches above them, are the whole cluster's: other groups load them alike.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
+from cost_models.exchange_lines import ExchangeLine, end_s, fastest_line
 from cost_models.groups import reduce_scatter
 from cost_models.kinds import RankKind, rank_kinds
 from cost_models.loads import BlockLoad, Loads
@@ -17,6 +18,7 @@ from cost_models.memory import Batching, block_bytes
 from cost_models.replicas import ReplicatedCluster
 from cost_models.resources import LINK_IN, LINK_OUT, NIC_IN, NIC_OUT, WAYS, Resource
 from cost_models.shards import DATA_PARALLEL, MEMORY_HBM, Blocks, Floats, Ints
+from cost_models.stages import CUT_TERMS
 from cost_models.tables import Tables
 from cost_models.uplinks import shares_leaving
 from cost_models.workload.models import Workload
@@ -75,7 +77,7 @@ class Replication:
         """Those that a term of the step makes; None for what stays within a group."""
         if term in ("all_reduce", "replica_all_reduce"):
             return self.gradients
-        return self.copies if term in ("replica_sync", "replica_shards") else None
+        return self.copies if term in ("replica_sync", *CUT_TERMS.values()) else None
 
     def _sums(self, kinds: tuple[RankKind, ...], group_of_rank: Ints) -> Sums:
         return Sums(kinds, shares_leaving(self._cluster.topology, group_of_rank))
@@ -87,6 +89,16 @@ class Replication:
         moved = reduce_scatter(own.world, weights)
         port_s, card_s = 2 * moved.port / own.link_all_reduce, 2 * moved.card / own.nic_all_reduce
         return over_links(BlockLoad(by_rows=port_s), BlockLoad(by_rows=card_s))
+
+    def cut_wait_s(
+        self, lines: Sequence[ExchangeLine], tables: Tables, blocks: Blocks, batching: Batching, ranks: int
+    ) -> float:
+        """What cutting blocks that are spread evenly over so many `ranks`, or gathering them, takes beyond what
+        `cut_shards` loads: first bytes, and rates of few bytes, by the line of a sum that ends first."""
+        weights = float(copied_bytes(tables, blocks, batching)[0].sum()) / ranks
+        moved = np.array([float(reduce_scatter(kind.world, weights).port) for kind in self.copies.kinds])
+        many = np.array([kind.link_all_reduce for kind in self.copies.kinds])
+        return end_s(lines[fastest_line(lines, moved)], moved) - float((moved / many).max())
 
     def cut_copy_bytes(self, tables: Tables, blocks: Blocks, batching: Batching) -> Floats:
         """[n] bytes of HBM for the cut copy beside the gathered one."""

@@ -30,7 +30,7 @@ from cost_models.resources import (
     Resource,
 )
 from cost_models.shards import BELOW_HBM, BYTE_ADDRESSABLE, Floats, Ints, MemoryTier
-from cost_models.stages import STAGES, TERMS, Over, StepSetting, hidden_stages, stage_of_terms
+from cost_models.stages import CUT_TERMS, STAGES, TERMS, Over, StepSetting, hidden_stages, stage_of_terms
 from cost_models.uplinks import Uplink, exchange_uplinks, sum_uplinks
 from cost_models.workload.models import Workload
 from topologies.cluster import Topology
@@ -39,7 +39,7 @@ from topologies.fabric import Fabric
 _EXCHANGED = frozenset({"output_dist", "gradient_dist"})
 """Terms whose hierarchical exchange may come in phases."""
 _REDUCED = frozenset(
-    {"all_reduce", "tower_all_reduce", "replica_all_reduce", "replica_sync", "replica_shards", "dense_units"}
+    {"all_reduce", "tower_all_reduce", "replica_all_reduce", "replica_sync", "dense_units", *CUT_TERMS.values()}
 )
 _GRADIENTS = frozenset({"all_reduce", "tower_all_reduce"})
 _NODE_SUMS = frozenset({"node_sums", "node_sums_backward"})
@@ -298,6 +298,11 @@ class Schedule:
     def reduction_lines(self) -> tuple[ExchangeLine, ...]:
         """Those of sums over all ranks, whether or not they have a stage of their own; none for one rank."""
         return self._lines("all_reduce") if self._topology.world_size > 1 else ()
+
+    @cached_property
+    def cut_lines(self) -> tuple[ExchangeLine, ...]:
+        """Those of the cut of copies over their replicas, and of gathering them."""
+        return self._lines(CUT_TERMS["dense"])
 
     def _lines(self, stage: str) -> tuple[ExchangeLine, ...]:
         kinds, reduces = self._kinds_in(stage), stage in _REDUCED

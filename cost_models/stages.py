@@ -32,7 +32,8 @@ class StepSetting:
     averages_replicas: bool = False
     """Whether copies of the tables are averaged after the step."""
     shards_replicas: bool = False
-    """Whether copies of the tables are cut over their replicas, and gathered again, beside the dense part."""
+    """Whether copies of the tables are cut over their replicas, and gathered again, beside the exchanges of vectors and
+    the dense part."""
     has_towers: bool = False
     """Whether vectors travel through towers."""
     has_modules: bool = False
@@ -73,6 +74,14 @@ def _through_towers(setting: StepSetting) -> bool:
 
 def _trained_through_towers(setting: StepSetting) -> bool:
     return setting.is_training and setting.has_towers
+
+
+def _cut(setting: StepSetting) -> bool:
+    return setting.shards_replicas
+
+
+def _cut_in_towers(setting: StepSetting) -> bool:
+    return setting.shards_replicas and setting.has_towers
 
 
 @dataclass(frozen=True)
@@ -176,11 +185,17 @@ TERMS: tuple[TermSpec, ...] = (
         beside="gradient_dist",
     ),
     TermSpec("replica_sync", "replica_sync", "exchange", when=lambda setting: setting.averages_replicas),
-    TermSpec("replica_shards", "dense", "exchange", when=lambda setting: setting.shards_replicas),
+    TermSpec("output_intra_host_shards", "output_intra_host", "exchange", when=_cut_in_towers),
+    TermSpec("output_dist_shards", "output_dist", "exchange", when=_cut),
+    TermSpec("replica_shards", "dense", "exchange", when=_cut),
+    TermSpec("gradient_dist_shards", "gradient_dist", "exchange", when=_cut),
+    TermSpec("gradient_intra_host_shards", "gradient_intra_host", "exchange", when=_cut_in_towers),
     TermSpec("dense_units", "dense", "exchange", when=lambda setting: setting.gathers_units),
     TermSpec("overhead", "overhead", "nothing"),
     TermSpec("dense_gather", "dense_gather", "nothing", when=lambda setting: setting.gathers_dense),
 )
+CUT_TERMS = {term.stage: term.name for term in TERMS if term.when in (_cut, _cut_in_towers)}
+"""Map each stage beside which copies are cut over their replicas, and gathered again, to the term of that."""
 
 
 def stage_of_terms(setting: StepSetting) -> dict[str, str]:

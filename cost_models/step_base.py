@@ -20,6 +20,7 @@ from cost_models.replication import Replication
 from cost_models.resources import DEVICE, FETCHES, LINK_IN, LINK_OUT, NIC_IN, NIC_OUT, Resource
 from cost_models.schedule import Schedule
 from cost_models.shards import Floats, Ints
+from cost_models.stages import CUT_TERMS
 from cost_models.step_exchanges import reduction_line
 from cost_models.tables import Tables
 from cost_models.workload.models import Workload
@@ -54,6 +55,8 @@ class StepBase:
     """The wait of each sum of its gradients for the first byte, where ranks replicate it."""
     overhead_s: Seconds = field(init=False)
     """The fixed overhead."""
+    cut_shares: dict[str, float] = field(init=False, default_factory=dict)
+    """What each stage takes of cutting copies over their replicas, and of gathering them."""
 
     def __post_init__(self) -> None:
         is_sharded = sharding_of(self.workload).is_sharded
@@ -156,18 +159,46 @@ class StepBase:
         (`of_models`), so is everything that follows from them.
         """
         schedule, beside = self.schedule, self.beside_dense(lookups, parts)
-        if schedule.stage_of_term.get("all_reduce") == "dense" and "replica_shards" not in schedule.stage_of_term:
-            summing = [c for c, column in enumerate(self.schedule.columns) if self._sums_gradients(column)]
-            sums_s = self.loads[:, summing]
-            if self.sharded is not None:
-                sums_s = sums_s * self._ranks_sharing(summing)
-            self._delay(summing, beside.sums_begin_s(sums_s.max(axis=1, initial=0.0)))
+        has_cut = CUT_TERMS["dense"] in schedule.stage_of_term
+        summing = [c for c, column in enumerate(schedule.columns) if self._sums_gradients(column)]
+        sums_s = self.loads[:, summing]
+        if self.sharded is not None or has_cut:
+            sums_s = sums_s * self._ranks_sharing(summing)
+        taken_s = sums_s.max(axis=1, initial=0.0)
+        if schedule.stage_of_term.get("all_reduce") == "dense":
+            begin_s = beside.sums_begin_s(taken_s)
+            if has_cut:  # copies use the links before sums begin: the stage ends no earlier than these
+                self._end_no_earlier(begin_s + taken_s)
+            else:
+                self._delay(summing, begin_s)
         if schedule.ids_overlap or schedule.is_prefetched:
             fetched = schedule.fetched_over
             self._hide(beside.hidden_s(), lambda resource: resource.with_ids or resource in fetched)
-        if "replica_shards" in schedule.stage_of_term:
-            over = beside.copied_over
-            self._hide(beside.exchange_window_s(), lambda resource: resource in over)
+        if has_cut:
+            self._divide_cut(beside, taken_s)
+
+    def _divide_cut(self, beside: BesideDense, sums_s: Floats) -> None:
+        """Give each stage its part of cutting and gathering copies, and of the wait for their first bytes, where sums
+        of gradients keep links busy for `sums_s` [K]."""
+        schedule, over = self.schedule, beside.copied_over
+        shares = beside.cut_shares(sums_s.tolist())
+        self.cut_shares = shares.of_stage
+        self._hide(shares.hidden_s, lambda resource: resource in over)
+        for stage, late_s in shares.waiting_s.items():
+            carriers = {schedule.carrier(stage, resource) for resource in over}
+            columns = [
+                c
+                for c, column in enumerate(schedule.columns)
+                if schedule.stages[column.stage] == stage and column.resource in carriers
+            ]
+            self._delay(columns, [late_s] * len(self.kinds))
+
+    def _end_no_earlier(self, end_s: Floats) -> None:
+        """Let devices be busy with the dense part for so long, [K]."""
+        device = self.schedule.columns.index(Column(self.schedule.stages.index("dense"), DEVICE))
+        later_s = np.maximum(end_s - self.loads[:, device], 0.0)
+        self.loads[:, device] += later_s
+        self.begins[:, device] += later_s
 
     def _sums_gradients(self, column: Column) -> bool:
         """Whether a column of the dense part's stage has the sums of its gradients, and nothing that comes before."""

@@ -22,6 +22,7 @@ from cost_models.averaging import Averaging, AveragingLine
 from cost_models.batch_copy import COPY_CONTENTION, BatchCopy, CopyLine
 from cost_models.beside_dense import EvenTables
 from cost_models.coefficients_used import StepCoefficients
+from cost_models.cut_copies import cut_terms
 from cost_models.dense_sharding import shard_ranks
 from cost_models.dense_update import DenseUpdate
 from cost_models.exchange_lines import ExchangeLine, fastest_line
@@ -64,6 +65,8 @@ class StepCosts(CostModel):
     name = "physical"
     chooses_dtypes = True
     coefficients: StepCoefficients
+    cut_shares: dict[str, float]
+    """What each stage takes of cutting copies over their replicas, and of gathering them."""
 
     def __init__(
         self,
@@ -130,6 +133,8 @@ class StepCosts(CostModel):
         )
         parts = tuple(model.even_tables for _, model in self.models_by_copies)
         self._base.let_others_run_beside_the_dense_part(self._even_lookups(), parts)
+        for _, model in self.models_by_copies:
+            model.cut_shares = self._base.cut_shares or {"dense": 1.0}
         self._beside: Floats = self._base.constants  # without the latencies of exchanges
         self.base_loads: Floats = self._base.loads
         self.device_begins: Floats = self._base.begins
@@ -286,8 +291,7 @@ class StepCosts(CostModel):
     @property
     def even_tables(self) -> EvenTables:
         """Those that are held, spread evenly over HBM."""
-        over = () if self._replication is None else self._replication.copied_over
-        return EvenTables(self.tables, self.own_blocks, self.kinds, self.batching, self.schedule, over)
+        return EvenTables(self.tables, self.own_blocks, self.kinds, self.batching, self.schedule, self._replication)
 
     def even_lookups_s(self, kind: int) -> tuple[float, float]:
         """How long the update of the tables that are held keeps a device busy, and their lookup, where they are spread
@@ -311,8 +315,6 @@ class StepCosts(CostModel):
         terms |= self._copy_terms(lambda: lookup)
         if tables.training:
             terms["lookup_backward"] = lookup.backward()
-            if self._replication is not None and self._replication.replicas.is_fully_sharded:
-                terms["replica_shards"] = self._replication.cut_shards(tables, blocks, kind, self.batching)
         parts, memory = self._summed(terms, len(blocks), kind), self.block_memory(blocks, kind)
         return BlockCosts(*parts, memory.fixed, memory.by_rows, memory.supported)
 
@@ -349,6 +351,9 @@ class StepCosts(CostModel):
         if self.tables.training:
             summing, size = self._base.summing_kinds[kind], self.tables.gradient_wire_bytes
             terms["replica_all_reduce"] = collectives.replica_all_reduce(self.tables, blocks, summing, size)
+            if self._replication is not None and self._replication.replicas.is_fully_sharded:
+                loads = self._replication.cut_shards(self.tables, blocks, kind, self.batching)
+                terms |= cut_terms(loads, self.cut_shares, self.stages)
         return terms
 
     @property
