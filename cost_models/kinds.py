@@ -200,7 +200,8 @@ class RankKind:
     def extents(self) -> tuple[RankGroup, ...]:
         """The ranks that hold a block of each extent, in the order of `EXTENTS`."""
         node = RankGroup(self.node_ranks, min(self.node_ranks, self.domain_ranks), self.node_ranks)
-        return RankGroup(1, 1, 1), node, self.world
+        alone = RankGroup(1, 1, 1)
+        return alone, node, self.world, alone
 
 
 def rank_kinds(

@@ -56,8 +56,9 @@ Sharding = Literal[
     "table_column_wise",
     "grid_shard",
     "multi_node_row_wise",
+    "multi_rank_row_wise",
 ]
-"""TorchRec's names for its seven ways to cut a table; and rows over several, but not all, nodes."""
+"""TorchRec's names for its seven ways to cut a table; and rows over several, but not all, nodes, or ranks of one."""
 Reach = Literal["rank", "group", "world"]
 """One rank at a choice of all; a group of ranks (rows cut) at a choice of several groups; all ranks (rows cut or
 replicated)."""
@@ -72,16 +73,20 @@ class ExtentRow:
     """What a timeline calls the exchange of the vectors, or of the partial sums, of its blocks."""
     site_of_rank: Callable[[Ints], Ints]
     """From the node of each rank [W] to its site [W], ascending from 0: a block is on the ranks of one site."""
+    sites: str = "nodes"
+    """What its sites are called, where there is a choice of them."""
 
 
 EXTENTS = (
-    ExtentRow("rank", "table-wise", lambda node_of_rank: np.arange(len(node_of_rank))),
+    ExtentRow("rank", "table-wise", lambda node_of_rank: np.arange(len(node_of_rank)), "ranks"),
     ExtentRow("group", "node", lambda node_of_rank: node_of_rank),
     ExtentRow("world", "row-wise", np.zeros_like),
+    ExtentRow("group", "rank-part", lambda node_of_rank: np.arange(len(node_of_rank)), "ranks"),
 )
 """The groups of ranks that costs, planner and simulator know; `RankKind.extents` and `SimulatedNetwork.extents` say who
 is in them."""
-RANK, NODE, WORLD = range(len(EXTENTS))
+RANK, NODE, WORLD, RANK_PART = range(len(EXTENTS))
+"""RANK_PART is one rank like RANK, and a group like NODE: it holds a part of the rows, whose sums meet others'."""
 
 
 def copied_extent(extent: int, copies: int, *, apart: bool) -> ExtentRow:
@@ -129,6 +134,7 @@ SHARDING_ROWS: dict[Sharding, ShardingRow] = {
     "table_column_wise": ShardingRow(RANK, is_within_node=True),
     "grid_shard": ShardingRow(NODE, least_blocks=2, is_within_node=True),
     "multi_node_row_wise": ShardingRow(NODE, most_blocks=1, cuts_into_sites=True),
+    "multi_rank_row_wise": ShardingRow(RANK_PART, most_blocks=1, is_within_node=True, cuts_into_sites=True),
 }
 SHARDINGS: tuple[Sharding, ...] = tuple(SHARDING_ROWS)
 (
@@ -140,6 +146,7 @@ SHARDINGS: tuple[Sharding, ...] = tuple(SHARDING_ROWS)
     TABLE_COLUMN_WISE,
     GRID_SHARD,
     MULTI_NODE_ROW_WISE,
+    MULTI_RANK_ROW_WISE,
 ) = range(len(SHARDINGS))
 USUAL_SHARDINGS: tuple[Sharding, ...] = tuple(name for name, row in SHARDING_ROWS.items() if not row.cuts_into_sites)
 """TorchRec's; the others are used where they are named, or where a runtime that has them is."""
@@ -152,13 +159,20 @@ COLUMNS_CUT: tuple[Sharding, ...] = tuple(name for name, row in SHARDING_ROWS.it
 """Shardings that may cut columns."""
 
 
+def sites_with_parts(sharding: Sharding, rank: Ints, node_of_rank: Ints) -> list[int]:
+    """The sites that hold shards on these ranks [n], each once, in the order of the shards."""
+    site_of_rank = EXTENTS[SHARDING_ROWS[sharding].extent].site_of_rank(node_of_rank)
+    return list(dict.fromkeys(site_of_rank[rank].tolist()))
+
+
 @dataclass(frozen=True)
 class Blocks:
     """Column blocks of tables, before they have ranks. All arrays are [n].
 
     A block is a set of columns of one table, held by one rank, or cut by rows over the ranks of one node or of the
     world (each of k ranks holds ceil(rows/k) rows, in order; tail ranks may hold fewer or none), or replicated
-    (data_parallel). Over several nodes rows are cut into a part for each node, and each part like that over its ranks.
+    (data_parallel). Over several nodes rows are cut into a part for each node, and each part like that over its ranks;
+    over several ranks of a node, into a part for each.
     """
 
     table: Ints

@@ -25,7 +25,7 @@ from cost_models.kinds import RankKind, domains_per_tower
 from cost_models.loads import BlockLoad, Loads
 from cost_models.memory import Batching
 from cost_models.resources import DEVICE, LINK_IN, LINK_OUT, NIC_IN, NIC_OUT, Resource
-from cost_models.shards import DATA_PARALLEL, EXTENT_OF_SHARDING, NODE, RANK, Blocks, Floats
+from cost_models.shards import DATA_PARALLEL, EXTENT_OF_SHARDING, EXTENTS, RANK, Blocks, Floats
 from cost_models.stages import VectorExchange
 from cost_models.tables import Tables
 from cost_models.workload.dense_part import COMPUTE_DTYPE_BYTES
@@ -36,6 +36,8 @@ from topologies.cluster import Topology
 RAILS_OUT, RAILS_IN = Resource("rails", "out"), Resource("rails", "in")
 _READ_AND_WRITE = 2
 _PEERS = {"output_dist": "peers", "gradient_dist": "peers_backward"}
+_INSIDE = tuple(number for number, extent in enumerate(EXTENTS) if extent.reach != "world")
+"""Extents whose blocks are on ranks of one tower."""
 PEERS = frozenset(_PEERS.values())
 """Terms of the exchanges among peers."""
 
@@ -138,8 +140,9 @@ def _inside(
     extent, tower = EXTENT_OF_SHARDING[blocks.sharding], kind.tower
     port_bytes, card_bytes = np.zeros(len(blocks)), np.zeros(len(blocks))
     vector_bytes, sum_bytes = element_sizes
-    for number, element_bytes in ((RANK, vector_bytes), (NODE, sum_bytes * kind.sums_slowdown)):
+    for number in _INSIDE:
         here, holders = extent == number, kind.extents[number]
+        element_bytes = vector_bytes if number == RANK else sum_bytes * kind.sums_slowdown
         whole = _whole_bytes(tables, blocks, batching, element_bytes)[here]
         to_each = whole / holders.size / tower.size
         moved = all_to_all(tower, to_each, beyond=holders)
@@ -205,7 +208,7 @@ def module_loads(
 
 def _in_tower(blocks: Blocks) -> Floats:
     """[n] 1 for blocks that one tower holds."""
-    return np.isin(EXTENT_OF_SHARDING[blocks.sharding], (RANK, NODE)).astype(np.float64)
+    return np.isin(EXTENT_OF_SHARDING[blocks.sharding], _INSIDE).astype(np.float64)
 
 
 def rearranging(tables: Tables, blocks: Blocks, kind: RankKind, batching: Batching) -> dict[str, Loads]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from cost_models.coefficients import SoftwareCoefficients
 from cost_models.resources import Way
-from cost_models.shards import EXTENTS, WORLD, Floats, Ints
+from cost_models.shards import EXTENTS, NODE, WORLD, Floats, Ints
 from cost_models.simulator.collectives import Collectives, Transfer
 from cost_models.simulator.demand import Demand
 from cost_models.simulator.graph import Use
@@ -74,7 +74,7 @@ class Exchanges:
             slower = ratios[1] * network.of_kind([each.sums_slowdown for each in network.kinds])
             holders, sums = network.extents[number], demand.sums_bytes[number] * slower
             to_each = sums / holders.size / everyone.size
-            rate: CardRate = "nic_node_sums" if extent.reach == "group" else "nic_all_to_all"
+            rate: CardRate = "nic_node_sums" if number == NODE else "nic_all_to_all"
             transfers = [
                 *collectives.reduce_scatter(holders, sums, way),
                 *collectives.all_to_all(everyone, to_each, way, beyond=holders, rate=rate),

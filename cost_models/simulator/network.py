@@ -92,7 +92,8 @@ class SimulatedNetwork:
 
     def _shard_among(self, sharding: Ints) -> None:
         """Let the ranks of each group [W] shard tables together."""
-        holders = np.arange(self.world), numbered(self.node_of_rank, sharding), sharding
+        alone = np.arange(self.world)
+        holders = alone, numbered(self.node_of_rank, sharding), sharding, alone
         self.extents: tuple[ProcessGroups, ...] = tuple(ProcessGroups(each, self.domain_of_rank) for each in holders)
         """The groups of every extent of a block, in the order of `EXTENTS`, among the ranks that shard together."""
         self.tower_of_rank: Ints = _dealt(self.domain_of_rank, sharding, self._tower_count)

@@ -13,6 +13,7 @@ from cost_models.shards import (
     SHARDING_ROWS,
     SHARDINGS,
     WORLD,
+    sites_with_parts,
 )
 from planner.certificates.multipliers import Multipliers
 from planner.diagnosis.reasons import MemoryValue, OptionReasons
@@ -171,9 +172,9 @@ class PricedOptions:
         return most
 
     def _blocks_of(self, table: TablePlan) -> int:
-        """Column blocks of a table of the plan; parts of its rows, where these are on several nodes."""
+        """Column blocks of a table of the plan; parts of its rows, where these are on several nodes or ranks."""
         if SHARDING_ROWS[table.sharding].cuts_into_sites:
-            return len(np.unique(self._model.node_of_rank[table.shards.rank]))
+            return len(sites_with_parts(table.sharding, table.shards.rank, self._model.node_of_rank))
         return len(np.unique(table.shards.column_start))
 
     def others(self, table: int) -> tuple[OptionReasons, ...]:

@@ -2,7 +2,9 @@
 
 from math import isclose
 
-from cost_models.shards import SHARDING_ROWS
+import numpy as np
+
+from cost_models.shards import SHARDING_ROWS, sites_with_parts
 from planner.document.plan import GoalReached, Plan
 from planner.problem.goals import CROWDED, GoalName, Reached
 
@@ -38,10 +40,10 @@ def goal_value(plan: Plan, name: GoalName, crowded: float = CROWDED) -> float:
 
 
 def _blocks(plan: Plan) -> list[int]:
-    """Pieces of each table: column blocks, or the parts of its rows that are on different nodes."""
-    node_of_rank = [rank.node for rank in plan.ranks]
+    """Pieces of each table: column blocks, or the parts of its rows that are on different nodes or ranks."""
+    node_of_rank = np.array([rank.node for rank in plan.ranks])
     return [
-        len({node_of_rank[rank] for rank in table.shards.rank.tolist()})
+        len(sites_with_parts(table.sharding, table.shards.rank, node_of_rank))
         if SHARDING_ROWS[table.sharding].cuts_into_sites
         else len(set(table.shards.column_start.tolist()))
         for table in plan.tables

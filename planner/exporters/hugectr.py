@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from cost_models.shards import SHARDING_ROWS, Ints
+from cost_models.shards import EXTENTS, SHARDING_ROWS, Ints, sites_with_parts
 from planner.document.plan import Plan
 from planner.document.replicas import expect_one_world
 from planner.exporters.compressor_notes import compressor_notes
@@ -38,26 +38,27 @@ def hugectr_sharding(plan: Plan, *, names: Names = "name", source: str = "plan")
         for rank in np.unique(table.shards.rank).tolist():
             matrix[rank].append(name)
     origin = plan.provenance
-    order = _orders_of_nodes(plan, placed.model.node_of_rank)
+    order = _orders_of_parts(plan, placed.model.node_of_rank)
     return {
         "kind": "hugectr_sharding",
         "planned_with": {
             "cost_model": origin.cost_model,
             "topology": origin.topology.fingerprint,
             "workload": origin.workload.fingerprint,
-            **({"order_of_nodes": order} if order else {}),
+            **order,
         },
         "shard_matrix": matrix,
         "shard_strategy": [[way, names_of_way] for way, names_of_way in strategy.items() if names_of_way],
     }
 
 
-def _orders_of_nodes(plan: Plan, node_of_rank: Ints) -> dict[str, list[int]]:
-    """In which order nodes hold the rows of each table that is on several, where they do not ascend: the matrix does
-    not say."""
-    orders = {}
+def _orders_of_parts(plan: Plan, node_of_rank: Ints) -> dict[str, dict[str, list[int]]]:
+    """In which order nodes, or ranks, hold the rows of each table that is on several, where they do not ascend: the
+    matrix does not say."""
+    orders: dict[str, dict[str, list[int]]] = {}
     for table in plan.tables:
-        nodes = list(dict.fromkeys(node_of_rank[table.shards.rank].tolist()))
-        if SHARDING_ROWS[table.sharding].cuts_into_sites and nodes != sorted(nodes):
-            orders[table.name] = nodes
+        row = SHARDING_ROWS[table.sharding]
+        sites = sites_with_parts(table.sharding, table.shards.rank, node_of_rank)
+        if row.cuts_into_sites and sites != sorted(sites):
+            orders.setdefault(f"order_of_{EXTENTS[row.extent].sites}", {})[table.name] = sites
     return orders

@@ -10,6 +10,7 @@ from cost_models.shards import (
     DATA_PARALLEL,
     GRID_SHARD,
     MULTI_NODE_ROW_WISE,
+    MULTI_RANK_ROW_WISE,
     ROW_WISE,
     SHARDING_ROWS,
     SHARDINGS,
@@ -101,7 +102,7 @@ def partition_types(space: Space, tier: int) -> Iterator[BlockTypes]:
 def fixed_cuts(space: Space, tier: int) -> list[tuple[int, int]]:
     """(sharding, column blocks, or parts of the rows) of the fixed options that are tried in a tier."""
     kinds = [ROW_WISE, GRID_SHARD, TABLE_ROW_WISE, *([] if space.columns_are_splittable else [COLUMN_WISE])]
-    kinds += [TABLE_COLUMN_WISE, DATA_PARALLEL, MULTI_NODE_ROW_WISE]
+    kinds += [TABLE_COLUMN_WISE, DATA_PARALLEL, MULTI_NODE_ROW_WISE, MULTI_RANK_ROW_WISE]
     kinds += [TABLE_WISE, COLUMN_WISE] * bool(space.has_copies.any())
     return [(sharding, n) for sharding in kinds for n in space.counts(sharding, tier)]
 
@@ -127,7 +128,7 @@ def fixed_types(space: Space, sharding: int, splits: int, tier: int) -> BlockTyp
 
 
 def _cut_into_sites(space: Space, index: Ints, sharding: int, tier: int, parts: int) -> BlockTypes:
-    """The rows of these tables in so many parts, each on another node: all of one size but the last."""
+    """The rows of these tables in so many parts, each on another site: all of one size but the last."""
     rows, table = space.model.tables.rows[index], np.repeat(index, 2)
     most = -(-rows // parts)
     last = rows - (parts - 1) * most

@@ -15,9 +15,9 @@ from cost_models.model import CostModel
 from cost_models.replicas import Replicas
 from cost_models.shards import (
     COLUMN_WISE,
-    MULTI_NODE_ROW_WISE,
     PLACEMENT_TIERS,
     ROWS_OF_NODE,
+    SHARDING_ROWS,
     SHARDINGS,
     STATE_PLACES,
     USUAL_SHARDINGS,
@@ -127,11 +127,11 @@ class _Resolver(Narrowing):
         )
 
     def _apply_towers(self) -> None:
-        """The tables of each tower stay on its ranks; none has rows in several nodes where vectors travel through
-        towers."""
+        """The tables of each tower stay on its ranks; none has rows in several nodes, or on some ranks of one, where
+        vectors travel through towers."""
         if self.model.exchange == "sptt":
             every = np.ones(len(self.names), dtype=bool)
-            allowed = [sharding != SHARDINGS[MULTI_NODE_ROW_WISE] for sharding in SHARDINGS]
+            allowed = [not row.cuts_into_sites for row in SHARDING_ROWS.values()]
             self.narrow("shardings", ("exchange",), "exchange sptt, which sums inside a host", every, allowed)
         topology, workload = self.model.topology, self.model.workload
         tower_of_rank = Fabric(topology).domain_of_rank // domains_per_tower(topology, workload)

@@ -1,7 +1,8 @@
 """The option space: every way to cut and hold a table that is an option, which is what a lower bound covers.
 
 A table is held whole, cut by columns, by rows, by both, or replicated. Rows are cut into blocks of ceil(rows / ranks),
-in the order of the ranks; over several nodes first into ceil(rows / nodes), each part on any other node. Columns of
+in the order of the ranks; over several nodes first into ceil(rows / nodes), each part on any other node; over several
+ranks of the only node into ceil(rows / ranks), each on any other rank. Columns of
 single ranks are cut into blocks of any widths; blocks that are cut by rows, too, or colocated on the ranks of one node,
 into widths that are as equal as their multiple allows. Where there are too many such cuts to search, the space is
 narrower, and `Cuts` says so.
@@ -19,6 +20,7 @@ from cost_models.shards import (
     COLUMN_WISE,
     DATA_PARALLEL,
     EXTENT_OF_SHARDING,
+    EXTENTS,
     GRID_SHARD,
     HBM,
     HBM_MIXED,
@@ -192,12 +194,14 @@ class Space:
     def counts(self, sharding: int, tier: int) -> list[int]:
         """Numbers of column blocks that are tried of a sharding whose blocks are fixed; of parts of the rows, where it
         cuts these into parts on several sites."""
-        if SHARDING_ROWS[SHARDINGS[sharding]].cuts_into_sites:
+        row = SHARDING_ROWS[SHARDINGS[sharding]]
+        if row.cuts_into_sites:
             sizes = self.sites_of(sharding).sizes
-            return _parts_of_rows(len(sizes)) if sizes.min() == sizes.max() else []
+            has_sites = sizes.min() == sizes.max() and not (row.is_within_node and len(self.ranks_of_node) > 1)
+            return _parts_of_rows(len(sizes)) if has_sites else []
         if sharding == COLUMN_WISE and self.columns_are_splittable:
             return list(FEW_SPLITS) if self.has_copies.any() else []
-        if SHARDING_ROWS[SHARDINGS[sharding]].most_blocks == 1:
+        if row.most_blocks == 1:
             return [] if sharding == DATA_PARALLEL and tier != HBM else [1]
         is_grid, every = sharding == GRID_SHARD, self.cuts.of(tier) == "every"
         places = len(self.ranks_of_node) if is_grid else int(self.ranks_of_node.max())
@@ -278,10 +282,11 @@ class Space:
 
     def _outside_sites(self, table: int, tier: int, sharding: int, ranks: int) -> str | None:
         parts = ranks // int(self.sites_of(sharding).sizes[0])
+        on = f"{parts} {EXTENTS[EXTENT_OF_SHARDING[sharding]].sites}"
         if parts not in self.counts(sharding, tier):
-            return f"its rows are on {parts} nodes, and that number is not tried"
+            return f"its rows are on {on}, and that number is not tried"
         if not self._known(self.applies, sharding, tier, parts)[table]:
-            return f"rows on {parts} nodes are no option of policy and cost model, or would leave one without any"
+            return f"rows on {on} are no option of policy and cost model, or would leave one without any"
         return None
 
     def _outside_splittable(self, table: int, tier: int, widths: Ints) -> str | None:

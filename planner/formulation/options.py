@@ -71,7 +71,7 @@ class Options:
     block_usual: Bools
     """[B] whether the block is among few cuts, too: starts of a search keep to these, where a table has any."""
     block_rows: Ints
-    """[B] rows of the block: the table's, or its part of them where the rows are cut into parts on several nodes."""
+    """[B] rows of the block: the table's, or its part of them where the rows are cut into parts on several sites."""
     block_holders: Ints
     """[B] ranks that hold all parts of the rows together, where they are cut so; else 0."""
     fractions: CacheFractions | None = None

@@ -17,6 +17,7 @@ from cost_models.shards import (
     MEMORY_TIERS,
     PLACEMENT_TIERS,
     ROWS_OF_NODE,
+    SHARDING_ROWS,
     SHARDINGS,
     STATE_PLACES,
     TIERS,
@@ -317,8 +318,8 @@ RUNTIMES: dict[Runtime, RuntimeRules] = {
         precise_caches=("ddr_cached",),
     ),
     # shard_matrix lists the tables of each GPU and cuts the rows of a table evenly over the GPUs that list it: one of
-    # them, those of a node or of several, or all. shard_strategy sets data-parallel tables apart. Nothing is cut by
-    # columns.
+    # them, those of a node or some of them, those of several nodes, or all. shard_strategy sets data-parallel tables
+    # apart. Nothing is cut by columns.
     # Source: NVIDIA-Merlin/HugeCTR, samples/dlrm/sharding.
     # Rows and their state are stored as float, whatever travels: EmbeddingTableParam has no format, static tables are
     # tensors of ScalarType::Float, dynamic ones DynamicEmbeddingTable<key_t, float>; `emb_type` (float or half) is that
@@ -326,7 +327,7 @@ RUNTIMES: dict[Runtime, RuntimeRules] = {
     # dynamic_embedding.cu.
     "hugectr": RuntimeRules(
         ("hbm",),
-        ("data_parallel", "table_wise", "row_wise", "table_row_wise", "multi_node_row_wise"),
+        ("data_parallel", "table_wise", "row_wise", "table_row_wise", "multi_node_row_wise", "multi_rank_row_wise"),
         1,
         dtypes=("fp32",),
     ),
@@ -359,14 +360,23 @@ def policy_document(source: Policy | str | Path | None) -> Document:
 def offered(policy: Policy, topology: Topology, cost_model: str) -> Policy:
     """The policy with the shardings that none but its runtime has, where it leaves open which there are.
 
-    Rows over several nodes need three nodes with as many ranks each, and the cost model of steps.
+    Rows over several nodes need three nodes with as many ranks each, rows over several ranks a single node with three,
+    and both the cost model of steps.
     """
-    own = [sharding for sharding in RUNTIMES[policy.runtime].shardings if sharding not in USUAL_SHARDINGS]
-    ranks = {group.accelerators.count for group in topology.nodes}
     is_open = policy.runtime != "any" and "shardings" not in policy.model_fields_set
-    if not (own and is_open and cost_model == "physical" and topology.node_count > 2 and len(ranks) == 1):
+    if not is_open or cost_model != "physical":
         return policy
-    return policy.model_copy(update={"shardings": (*policy.shardings, *own)})
+    unusual = (sharding for sharding in RUNTIMES[policy.runtime].shardings if sharding not in USUAL_SHARDINGS)
+    own = [sharding for sharding in unusual if _has_sites(sharding, topology)]
+    return policy.model_copy(update={"shardings": (*policy.shardings, *own)}) if own else policy
+
+
+def _has_sites(sharding: Sharding, topology: Topology) -> bool:
+    """Whether the rows of a table can be on some, but not all, of the sites of a sharding that cuts them into parts."""
+    ranks = {group.accelerators.count for group in topology.nodes}
+    if SHARDING_ROWS[sharding].is_within_node:
+        return topology.node_count == 1 and min(ranks) > 2
+    return topology.node_count > 2 and len(ranks) == 1
 
 
 def narrow(document: Document, key: str, value: Any, words: str, match: str | None = None) -> None:

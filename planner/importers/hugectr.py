@@ -55,7 +55,8 @@ def differences(document: Mapping[str, Any], inputs: AdoptionInputs, tables: Seq
         yield (
             f"{spread[0]!r} ({len(spread)} in all) has its rows cut over some GPUs, which the rating writes as"
             " column_wise in equal blocks: the same rating and bytes, not the same shards; --cost-model physical keeps"
-            " rows over the GPUs of one node (table_row_wise) or of several (multi_node_row_wise)"
+            " rows over the GPUs of one node (table_row_wise) or of several (multi_node_row_wise), and on a"
+            " single node over some of its GPUs (multi_rank_row_wise)"
         )
 
 
@@ -159,22 +160,27 @@ def _held(
     if np.array_equal(on, np.flatnonzero(np.isin(model.node_of_rank, nodes))) and len(set(held.tolist())) == 1:
         if len(nodes) == 1:
             return AdoptedTable("table_row_wise", "hbm", None, on, start, rows_of_rank, zero, width)
-        order = _order_of_nodes(profile.name, nodes, document)
+        order = _order_of_parts(profile.name, nodes, "nodes", document)
         on = np.concatenate([on[first[at] : first[at] + held[at]] for at in order])
         parts = block_rows(np.array(rows), len(nodes), np.arange(len(nodes)))
         rows_of_rank = np.concatenate([block_rows(part, held[0], np.arange(held[0])) for part in parts])
         start = np.cumsum(rows_of_rank) - rows_of_rank
         return AdoptedTable("multi_node_row_wise", "hbm", None, on, start, rows_of_rank, zero, width)
+    if not model.node_of_rank.any() and inputs.cost_model == "physical":
+        if not rows_of_rank.all():
+            raise ValueError(f"its {rows} rows are cut over {count} GPUs, which leaves one of them without any")
+        on = on[_order_of_parts(profile.name, on, "ranks", document)]
+        return AdoptedTable("multi_rank_row_wise", "hbm", None, on, start, rows_of_rank, zero, width)
     raise ValueError(
         f"its rows are cut over {count} of {len(model.node_of_rank)} GPUs, which are neither nodes nor all of them;"
-        " only --cost-model hugectr costs that"
+        " only --cost-model hugectr costs that, and on a single node physical"
     )
 
 
-def _order_of_nodes(table: str, nodes: Ints, document: Mapping[str, Any]) -> list[int]:
-    """In which order the nodes hold the rows of a table: as a file of ours says, else ascending."""
+def _order_of_parts(table: str, sites: Ints, called: str, document: Mapping[str, Any]) -> list[int]:
+    """In which order nodes or ranks hold the rows of a table: as a file of ours says, else ascending."""
     origin = document.get("planned_with")
-    told = origin.get("order_of_nodes") if isinstance(origin, dict) else None
+    told = origin.get(f"order_of_{called}") if isinstance(origin, dict) else None
     order = told.get(table) if isinstance(told, dict) else None
-    known: list[int] = nodes.tolist()
+    known: list[int] = sites.tolist()
     return [known.index(node) for node in order] if order and sorted(order) == known else list(range(len(known)))

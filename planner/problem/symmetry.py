@@ -66,6 +66,8 @@ def rank_symmetry(problem: Problem) -> RankSymmetry:
         part = within & (last - first > 1) & (last - first < stop - start)
         marks += [np.where(part, first - start, -1), np.where(within, -1, instance)]
     for extent in np.unique(problem.block_extent[problem.is_on_group]).tolist():
+        if problem.sites[extent].sizes.max() == 1:
+            continue  # a rank by itself is told apart by nothing
         site = problem.sites[extent].of_rank
         is_within = bool((node[problem.sites[extent].first[site]] == node).all())
         marks.append(site - site[start] if is_within else site)

@@ -5,6 +5,7 @@ import numpy as np
 from cost_models.shards import (
     DATA_PARALLEL,
     EXTENT_OF_SHARDING,
+    EXTENTS,
     SHARDING_ROWS,
     SHARDINGS,
     Ints,
@@ -46,6 +47,8 @@ def coverage_fault(
         return f"{table.sharding} needs different ranks of one node"
     site_of_rank = copied_extent(EXTENT_OF_SHARDING[sharding], copies, apart=apart).site_of_rank(node_of_rank)
     if SHARDING_ROWS[table.sharding].cuts_into_sites:
+        if SHARDING_ROWS[table.sharding].is_within_node and node_of_rank.any():
+            return f"{table.sharding} needs a cluster of one node"
         return _parts_fault(table, rows, site_of_rank)
     for _, _, index in blocks:
         ranks = np.flatnonzero(site_of_rank == site_of_rank[shards.rank[index[0]]])
@@ -68,8 +71,9 @@ def _parts_fault(table: TablePlan, rows: int, site_of_rank: Ints) -> str | None:
     site = site_of_rank[shards.rank]
     begins = np.flatnonzero(np.diff(site, prepend=-1) != 0)
     sites, world = site[begins], len(np.unique(site_of_rank))
+    called = EXTENTS[SHARDING_ROWS[table.sharding].extent].sites
     if len(np.unique(sites)) < len(sites) or not 1 < len(sites) < world:
-        return f"{table.sharding} needs several of the nodes, not all, each of them once"
+        return f"{table.sharding} needs several of the {called}, not all, each of them once"
     ranks = [np.flatnonzero(site_of_rank == each) for each in sites.tolist()]
     if len(np.unique(np.bincount(site_of_rank))) > 1:
         return f"{table.sharding} needs as many ranks on every node"
@@ -80,7 +84,7 @@ def _parts_fault(table: TablePlan, rows: int, site_of_rank: Ints) -> str | None:
     rank_rows = np.concatenate(held)
     start = np.cumsum(rank_rows) - rank_rows
     if (parts == 0).any() or not (np.array_equal(shards.rows, rank_rows) and np.array_equal(shards.row_start, start)):
-        return f"its row blocks are not those of {table.sharding}: ceil(rows / nodes) each, cut over the node's ranks"
+        return f"its row blocks are not those of {table.sharding}: ceil(rows / {called}) each, cut over their ranks"
     return None
 
 
