@@ -1,9 +1,10 @@
-"""HugeCTR's plans over several nodes beside ours: MLPerf DLRM-DCNv2, what its planner makes for each number of nodes.
+"""HugeCTR's plans for some nodes beside ours: MLPerf DLRM-DCNv2, what its planner makes for each number of nodes.
 
     python -m benchmarks.hugectr_nodes [--topology NAME] [--nodes N,N,...] [--effort N] [--json] [--check]
 
-Its planner deals tables out to nodes (`hier_auto`) and cuts the rows of a hot table over 2, 4, 8, ... of them. Each of
-its plans is held against the options that our bound covers, against that bound, and against our plan for HugeCTR.
+Its planner deals tables out to nodes (`hier_auto`) and cuts the rows of a hot table over 2, 4, 8, ... of them, or of
+the GPUs of a single one. Each of its plans is held against the options that our bound covers, against that bound, and
+against our plan for HugeCTR.
 """
 
 import argparse
@@ -27,7 +28,7 @@ from planner.verification.verify import outside_options
 from topologies.cluster import Topology
 from topologies.loading import load_topology
 
-NODES = tuple(range(2, 17))
+NODES = tuple(range(1, 17))
 SETTINGS = ("3.0", "4.0")
 """Rounds of MLPerf Training whose submissions set its planner up in different ways."""
 
@@ -95,9 +96,9 @@ def _pair(inputs: AdoptionInputs, theirs: list[AdoptedTable], ours: Plan, settin
 
 def main() -> int:
     """Print a line for each number of nodes and setting."""
-    parser = argparse.ArgumentParser(description="HugeCTR's plans over several nodes beside ours.")
+    parser = argparse.ArgumentParser(description="HugeCTR's plans for some nodes beside ours.")
     parser.add_argument("--topology", default="dgx-h100", metavar="NAME", help="nodes of this one (default dgx-h100)")
-    parser.add_argument("--nodes", default=",".join(map(str, NODES)), metavar="N,N,...", help="default 2 to 16")
+    parser.add_argument("--nodes", default=",".join(map(str, NODES)), metavar="N,N,...", help="default 1 to 16")
     parser.add_argument("--effort", type=int, default=1, metavar="N", help="passes of our search (default 1)")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.add_argument("--check", action="store_true", help="exit with 1 where one of its plans is outside or better")

@@ -92,7 +92,7 @@ def _exchange(
     port: float | None,
 ) -> Loads:
     """The ranks that hold a block reduce their partial sums, and send their shares to the ranks beyond them; where it
-    is on several nodes, the ranks of each do, and what they send is added up where it arrives.
+    is on several nodes, or ranks, those of each do, and what they send is added up where it arrives.
 
     `element_sizes` are bytes of a number of whole vectors, and of sums.
     """
@@ -109,6 +109,8 @@ def _exchange(
     out_port, out_card, in_port, in_card, in_port_all, in_card_all = (none.copy() for _ in range(6))
     for number, holders in enumerate(kind.extents):
         here = extent == number
+        if not here.any():
+            continue
         summed = reduce_scatter(holders, whole[here])
         sent = all_to_all(world, whole[here] / holders.size / world.size, beyond=holders)
         got = all_to_all(world, batching.samples_per_rank * per_sample[here] / world.size, beyond=holders)

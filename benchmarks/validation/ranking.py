@@ -11,11 +11,13 @@ from cost_models.shards import (
     COLUMN_WISE,
     DATA_PARALLEL,
     EXTENT_OF_SHARDING,
+    EXTENTS,
     GRID_SHARD,
     HBM,
-    MULTI_NODE_ROW_WISE,
     NODE,
     RANK,
+    SHARDING_ROWS,
+    SHARDINGS,
     TABLE_COLUMN_WISE,
     TABLE_WISE,
     USUAL_SHARDINGS,
@@ -72,10 +74,16 @@ class Stand:
 
 
 def random_shards(model: CostModel, random: np.random.Generator, shardings: tuple[int, ...]) -> PlacedShards:
-    """Every table cut in some way, its blocks on some ranks; in HBM. Rows over several nodes: where there are three."""
+    """Every table cut in some way, its blocks on some ranks; in HBM. Rows over several nodes or ranks: where there are
+    three."""
     parts: list[tuple[int, int, int, int, int, bool]] = []  # table, sharding, columns, rank, rows, opens
     nodes = int(model.host_of_rank.max()) + 1
     node_of_rank = model.host_of_rank
+    sites = {
+        number: EXTENTS[row.extent].site_of_rank(node_of_rank)
+        for number, row in enumerate(SHARDING_ROWS.values())
+        if row.cuts_into_sites
+    }
     for table, (rows, dim) in enumerate(zip(model.tables.rows.tolist(), model.tables.dim.tolist(), strict=True)):
         sharding = int(random.choice(shardings))
         extent = EXTENT_OF_SHARDING[sharding]
@@ -84,8 +92,8 @@ def random_shards(model: CostModel, random: np.random.Generator, shardings: tupl
             if extent == RANK:
                 parts.append((table, sharding, dim // count, int(random.integers(len(node_of_rank))), rows, True))
                 continue
-            if sharding == MULTI_NODE_ROW_WISE and nodes > 2:
-                parts += _on_several_nodes(table, rows, dim, node_of_rank, random)
+            if SHARDING_ROWS[SHARDINGS[sharding]].cuts_into_sites and sites[sharding].max() > 1:
+                parts += _on_several_sites(table, sharding, rows, dim, sites[sharding], random)
                 continue
             node = random.integers(nodes)
             members = np.flatnonzero((node_of_rank == node) | (extent != NODE)).tolist()
@@ -93,23 +101,23 @@ def random_shards(model: CostModel, random: np.random.Generator, shardings: tupl
                 held = rows if sharding == DATA_PARALLEL else int(block_rows(rows, len(members), place))
                 parts.append((table, sharding, dim // count, rank, held, place == 0))
     table_of, cut, columns, rank, held, opens = (np.array(column) for column in zip(*parts, strict=True))
-    of_several = (cut == MULTI_NODE_ROW_WISE) & (nodes > 2)
+    of_several = np.isin(cut, [sharding for sharding, of_rank in sites.items() if of_rank.max() > 1])
     holders = np.where(of_several, np.bincount(table_of)[table_of], 0) if of_several.any() else None
     blocks = Blocks(table_of, cut, np.full(len(parts), HBM), columns, np.zeros(len(parts)), holders=holders)
     return PlacedShards(blocks, rank, held, opens.astype(bool))
 
 
-def _on_several_nodes(
-    table: int, rows: int, dim: int, node_of_rank: Ints, random: np.random.Generator
+def _on_several_sites(
+    table: int, sharding: int, rows: int, dim: int, site_of_rank: Ints, random: np.random.Generator
 ) -> list[tuple[int, int, int, int, int, bool]]:
-    """The shards of a table whose rows are on some nodes, two at least and not all, in any order."""
-    count = int(random.integers(2, int(node_of_rank.max()) + 1))
+    """The shards of a table whose rows are on some nodes, or ranks, two at least and not all, in any order."""
+    count = int(random.integers(2, int(site_of_rank.max()) + 1))
     shards = []
-    for number, node in enumerate(random.permutation(int(node_of_rank.max()) + 1)[:count].tolist()):
-        members, part = np.flatnonzero(node_of_rank == node).tolist(), int(block_rows(rows, count, number))
+    for number, site in enumerate(random.permutation(int(site_of_rank.max()) + 1)[:count].tolist()):
+        members, part = np.flatnonzero(site_of_rank == site).tolist(), int(block_rows(rows, count, number))
         for place, rank in enumerate(members):
             held = int(block_rows(part, len(members), place))
-            shards.append((table, MULTI_NODE_ROW_WISE, dim, rank, held, number == place == 0))
+            shards.append((table, sharding, dim, rank, held, number == place == 0))
     return shards
 
 

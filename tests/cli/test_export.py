@@ -21,7 +21,7 @@ def plan_file(tmp_path_factory):
     from planner.planning.planning import plan
 
     file = tmp_path_factory.mktemp("plans") / "plan.json"
-    policy = Policy(runtime="hugectr")
+    policy = Policy(runtime="hugectr", shardings=("data_parallel", "table_wise", "row_wise"))
     write_plan(plan("dgx-a100-80", "dlrm-dcnv2", policy=policy, effort=0, simulate=False), file)
     return file
 

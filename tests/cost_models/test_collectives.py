@@ -13,8 +13,10 @@ from cost_models.shards import (
     DATA_PARALLEL,
     EXTENT_OF_SHARDING,
     MULTI_NODE_ROW_WISE,
+    MULTI_RANK_ROW_WISE,
     NODE,
     RANK,
+    RANK_PART,
     ROW_WISE,
     SHARDINGS,
     TABLE_ROW_WISE,
@@ -78,9 +80,8 @@ class Case:
     def total(self, loads: Loads, resource: str) -> np.ndarray:
         """[7] bytes over all ranks of the world, for a block of each sharding."""
         extent = EXTENT_OF_SHARDING[self.blocks.sharding]
-        holders = np.select(
-            [extent == RANK, extent == NODE, extent == WORLD], [1, self.kind.node_ranks, self.kind.world_size]
-        )
+        alone = (extent == RANK) | (extent == RANK_PART)
+        holders = np.select([alone, extent == NODE, extent == WORLD], [1, self.kind.node_ranks, self.kind.world_size])
         replicated = self.blocks.sharding == DATA_PARALLEL
         return (
             holders * self.part(loads, resource, "fixed")
@@ -129,7 +130,7 @@ def test_ids_all_leave_their_rank_but_for_their_own(cluster: str) -> None:
     world = case.kind.world_size
     crossed = case.total(case.ids, "link_in") + case.total(case.ids, "nic_in")
     extent = EXTENT_OF_SHARDING[case.blocks.sharding]
-    holders = np.select([extent == RANK, extent == NODE], [1, case.kind.node_ranks], world)
+    holders = np.select([extent == RANK, extent == RANK_PART, extent == NODE], [1, 1, case.kind.node_ranks], world)
     moved = BATCH * (IDS * 8 + holders * 4) * (world - 1) / world
     expected = np.where(case.blocks.sharding == DATA_PARALLEL, 0.0, moved)
     assert crossed == pytest.approx(expected)
@@ -239,9 +240,13 @@ def test_a_sequence_sends_a_vector_for_every_id() -> None:
 
 def over_nodes(case: Case, model: StepModel, nodes: int) -> dict[str, Loads]:
     """The exchanges of a block whose rows are over so many nodes."""
+    return in_parts(case, model, MULTI_NODE_ROW_WISE, nodes * case.kind.node_ranks)
+
+
+def in_parts(case: Case, model: StepModel, sharding: int, ranks: int) -> dict[str, Loads]:
+    """The exchanges of a block whose rows are cut into parts on so many ranks in all."""
     zeros = np.zeros(1, dtype=np.int64)
-    holders = zeros + nodes * case.kind.node_ranks
-    blocks = Blocks(zeros, zeros + MULTI_NODE_ROW_WISE, zeros, zeros + DIM, np.zeros(1), holders=holders)
+    blocks = Blocks(zeros, zeros + sharding, zeros, zeros + DIM, np.zeros(1), holders=zeros + ranks)
     given = (model.tables, blocks, case.kind, model.batching)
     return {
         "ids": collectives.id_exchange(*given),
@@ -264,6 +269,34 @@ def test_rows_over_all_nodes_exchange_what_rows_over_the_world_do(ranks: int, ta
             own = loads[resource]
             total = np.sum(np.broadcast_to(own.fixed + own.by_rows / (4 * ranks) + own.everywhere, 1))
             assert total == pytest.approx(world[ROW_WISE], rel=1e-12), (name, resource)
+
+
+@pytest.mark.parametrize("takes_turns", [False, True])
+@pytest.mark.parametrize("ranks", [2, 4, 8])
+def test_rows_over_ranks_exchange_between_those_of_whole_tables_and_of_rows_over_all(
+    ranks: int, takes_turns: bool
+) -> None:
+    """Each holder sends a sum of every sample, as of a whole table; every rank gets so many times as much; ids go once,
+    and their numbers to each holder. Over all ranks that is what rows over the world exchange."""
+    cluster = topology(node_group("a", ranks=8))
+    table = {"rows": 1000, "dim": DIM, "pooling_factor": IDS}
+    model = StepModel(cluster, workload([table], global_batch=BATCH, communication={"backward": "fp16"}))
+    case, whole, part = Case(cluster, takes_turns=takes_turns), BATCH * DIM * 4, BATCH / 8
+    found, held = in_parts(case, model, MULTI_RANK_ROW_WISE, ranks), ranks / 8
+    for name, loads in found.items():
+        for resource, load in getattr(case, name).items():
+            world = np.broadcast_to(load.fixed + load.by_rows / 8 + load.everywhere, len(SHARDINGS))[ROW_WISE]
+            own = loads[resource]
+            mean = np.sum(np.broadcast_to(held * own.fixed + own.by_rows / 8 + own.everywhere, 1))
+            if ranks == 8:
+                assert mean == pytest.approx(world, rel=1e-12), (name, resource)
+    if takes_turns:
+        return
+    rate, (out, into) = case.kind.link_all_to_all, (Resource("link", way) for way in ("out", "in"))
+    sums, ids = found["outputs"], found["ids"]
+    assert np.sum(sums[out].fixed) * rate == pytest.approx(whole * 7 / 8)
+    assert np.sum(sums[into].everywhere) * rate == pytest.approx(ranks * whole / 8 * 7 / 8)
+    assert np.sum(ids[out].everywhere) * rate == pytest.approx(part * (IDS * 8 + ranks * 4) * 7 / 8)
 
 
 def test_rows_over_two_nodes_send_as_much_from_each_as_rows_over_one() -> None:

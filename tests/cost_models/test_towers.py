@@ -222,6 +222,6 @@ def test_a_domain_of_several_nodes_is_one_tower() -> None:
     inside = whole / 2 + whole / 2 / 4 * 2  # half of the sums to the other rank; of its share half to the other node
     rate = model.port_bytes_per_s("output_intra_host", 0)
     assert found["output_intra_host", LINK_OUT][0] == pytest.approx(inside / rate)
-    assert [extent.size for extent in kind.extents] == [1, 2, 8]
+    assert [extent.size for extent in kind.extents] == [1, 2, 8, 1]
     assert (RANK, NODE, WORLD) == (0, 1, 2)
     assert replace(kind).tower.size == 4

@@ -21,7 +21,7 @@ from tests.oracles.tilings import tilings
 MOST_KEPT = 4000
 """Choices of a table that are kept; of more, the shortest by themselves and some at random."""
 WHOLE_WORLD = ("data_parallel", "row_wise")
-SEVERAL_NODES = "multi_node_row_wise"
+SEVERAL_NODES, SEVERAL_RANKS = SEVERAL = ("multi_node_row_wise", "multi_rank_row_wise")
 WHOLE_NODE = ("table_row_wise", "grid_shard", SEVERAL_NODES)
 
 
@@ -49,7 +49,7 @@ class Family:
     supported: np.ndarray
     """[widths, places]"""
     nodes: int = 1
-    """Over which the rows of a block are cut: then its parts take the place of widths, the last one apart."""
+    """Or ranks, over which the rows of a block are cut: then its parts take the place of widths, the last one apart."""
 
 
 @dataclass(frozen=True)
@@ -128,11 +128,12 @@ class Cluster:
         return self._joined(families, parts, complete, seed)
 
     def _ways(self, rules: TableRules) -> list[tuple[str, int]]:
-        """Shardings of a table, and over how many nodes they cut its rows, where that is open."""
-        nodes = len(self.nodes)
-        several = [n for n in range(2, nodes) if n in (2, 4, 8, 16, 32) or nodes % n == 0]
+        """Shardings of a table, and over how many nodes, or ranks of the only one, they cut its rows, where that is
+        open."""
         equal = len({len(ranks) for ranks in self.nodes}) == 1 and self.model.name == "physical"
-        ways = {sharding: [1] for sharding in rules.shardings} | {SEVERAL_NODES: several if equal else []}
+        ways = {sharding: [1] for sharding in rules.shardings}
+        ways[SEVERAL_NODES] = _numbers_of_parts(len(self.nodes)) if equal else []
+        ways[SEVERAL_RANKS] = _numbers_of_parts(self.world) if equal and len(self.nodes) == 1 else []
         return [(sharding, n) for sharding in rules.shardings for n in ways[sharding]]
 
     def _is_free(self, sharding: str) -> bool:
@@ -211,7 +212,7 @@ class Cluster:
             cache_fraction=np.array(fractions, dtype=float),
             dtype=np.array([DTYPES.index(dtype) for dtype in dtypes]),
             state=np.array([STATE_PLACES.index(state) for state in states]),
-            holders=None if nodes == 1 else np.full(n, nodes * len(self.nodes[0])),
+            holders=None if nodes == 1 else np.full(n, nodes * len(self._places(sharding)[0])),
         )
         costs = [self.model.block_costs(blocks, kind) for kind in range(self.model.kind_count)]
         places, rows = self._places(sharding), self.rules.tables[table].rows
@@ -257,7 +258,7 @@ class Cluster:
         rules, variant = self.rules.tables[table], family.variant
         places = self._places(variant.sharding)
         shards, column, first = [], 0, 0
-        is_cut = variant.sharding == SEVERAL_NODES
+        is_cut = variant.sharding in SEVERAL
         parts = _parts(rules.rows, family.nodes)
         for w, p in np.argwhere(counts)[:: 1 if is_cut else -1].tolist():
             width, part = family.widths[w] * family.unit, parts[-1 if is_cut and w else 0]
@@ -295,6 +296,11 @@ def row_blocks(rows: int, ranks: int, sharding: str) -> list[tuple[int, int]]:
     return [(min(k * size, rows), min(size, max(rows - k * size, 0))) for k in range(ranks)]
 
 
+def _numbers_of_parts(sites: int) -> list[int]:
+    """The powers of two and the divisors below a number of sites."""
+    return [n for n in range(2, sites) if n in (2, 4, 8, 16, 32) or sites % n == 0]
+
+
 def _parts(rows: int, nodes: int) -> list[int]:
     """Rows of each node over which they are cut: ceil(rows / nodes), the last one the rest."""
     return [held for _, held in row_blocks(rows, nodes, SEVERAL_NODES)]
@@ -316,9 +322,12 @@ def _covers(cluster: Cluster, rules: TableRules, sharding: str, seed: int, parts
         return Covers((units,), np.eye(len(cluster.nodes), dtype=np.int64)[kept][:, None, :], True), unit
     if sharding == "table_wise":
         return Covers((units,), np.eye(world, dtype=np.int64)[sorted(allowed)][:, None, :], True), unit
-    if sharding == SEVERAL_NODES:
-        is_whole = _parts(rules.rows, parts)[-1] > 0 and parts * len(cluster.nodes[0]) <= rules.max_shards
-        found = covers.on_several_nodes(parts, nodes, len(cluster.nodes)) if is_whole else none.counts
+    if sharding in SEVERAL:
+        on, every, each = nodes, len(cluster.nodes), len(cluster.nodes[0])
+        if sharding == SEVERAL_RANKS:
+            on, every, each = sorted(allowed), world, 1
+        is_whole = _parts(rules.rows, parts)[-1] > 0 and parts * each <= rules.max_shards
+        found = covers.on_several_sites(parts, on, every) if is_whole else none.counts
         return Covers((units, units), found, True), unit
     if sharding == "grid_shard":
         sizes = [len(ranks) for ranks in cluster.nodes]

@@ -175,10 +175,10 @@ def _counted(found: list[list[tuple[int, int]]], units: int, places: int) -> Int
     return counts
 
 
-def on_several_nodes(parts: int, nodes: Sequence[int], every: int) -> Ints:
-    """[n, 2, nodes] parts of rows on different ones of some nodes: the last part, and all others, which are alike."""
-    counts = np.zeros((math.comb(len(nodes), parts) * parts, 2, every), dtype=np.int64)
-    ways = itertools.product(itertools.combinations(nodes, parts), range(parts))
+def on_several_sites(parts: int, sites: Sequence[int], every: int) -> Ints:
+    """[n, 2, sites] parts of rows on different ones of some sites: the last part, and all others, which are alike."""
+    counts = np.zeros((math.comb(len(sites), parts) * parts, 2, every), dtype=np.int64)
+    ways = itertools.product(itertools.combinations(sites, parts), range(parts))
     for cover, (chosen, last) in zip(counts, ways, strict=True):
         cover[0, list(chosen)] = 1
         cover[:, chosen[last]] = 0, 1

@@ -32,7 +32,8 @@ EVERYWHERE = ("data_parallel", "row_wise")
 POOLED_ONLY = ("table_row_wise", "table_column_wise", "grid_shard")
 RUNTIME_TIERS = {"torchrec": ("hbm", "ddr_cached", "ddr"), "hugectr": ("hbm",)}
 RUNTIME_DTYPES = {"torchrec": ("fp32", "fp16", "bf16", "fp8", "int8"), "hugectr": ("fp32",)}
-RUNTIME_SHARDINGS = {"hugectr": ("data_parallel", "table_wise", "row_wise", "table_row_wise", "multi_node_row_wise")}
+ROWS_CUT = ("row_wise", "table_row_wise", "multi_node_row_wise", "multi_rank_row_wise")
+RUNTIME_SHARDINGS = {"hugectr": ("data_parallel", "table_wise", *ROWS_CUT)}
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import numpy as np
 from cost_models.model import CostModel
 from planner.document.plan import TablePlan
 from planner.document.planned import placed_tables
-from tests.oracles.choices import SEVERAL_NODES, row_blocks
+from tests.oracles.choices import SEVERAL, SEVERAL_RANKS, row_blocks
 from tests.oracles.document_rules import Rules, TableRules
 
 ROUNDED_BYTES = 1.0
@@ -49,7 +49,7 @@ def _faults_of_table(model: CostModel, rules: TableRules, table: TablePlan) -> I
         yield f"has column blocks of {widths}, not of multiples of {rules.step}"
     node_of_rank = np.asarray(model.node_of_rank)
     nodes: list[int] = []
-    if table.sharding == SEVERAL_NODES:
+    if table.sharding in SEVERAL:
         yield from _faults_of_parts(node_of_rank, rules, table)
         return
     for start, width in zip(starts, widths, strict=True):
@@ -71,20 +71,25 @@ def _faults_of_table(model: CostModel, rules: TableRules, table: TablePlan) -> I
 
 
 def _faults_of_parts(node_of_rank: np.ndarray, rules: TableRules, table: TablePlan) -> Iterator[str]:
-    shards, ranks_of_node = table.shards, np.bincount(node_of_rank)
+    site_of_rank = node_of_rank
+    if table.sharding == SEVERAL_RANKS:
+        site_of_rank = np.arange(len(node_of_rank))
+        if node_of_rank.any():
+            yield f"is {table.sharding} on several nodes"
+    shards, ranks_of_site = table.shards, np.bincount(site_of_rank)
     ranks = shards.rank.tolist()
-    each, world = int(ranks_of_node[0]), len(ranks_of_node)
-    nodes = [int(node_of_rank[rank]) for rank in ranks[::each]]
-    if len(set(ranks_of_node.tolist())) > 1 or not 1 < len(nodes) < world or len(set(nodes)) < len(nodes):
-        yield f"its rows are over nodes {nodes} of {ranks_of_node.tolist()} ranks"
-    if ranks != [rank for node in nodes for rank in np.flatnonzero(node_of_rank == node).tolist()]:
-        yield f"its rows are on ranks {ranks}, which are not all of some nodes"
+    each, world = int(ranks_of_site[0]), len(ranks_of_site)
+    sites = [int(site_of_rank[rank]) for rank in ranks[::each]]
+    if len(set(ranks_of_site.tolist())) > 1 or not 1 < len(sites) < world or len(set(sites)) < len(sites):
+        yield f"its rows are over sites {sites} of {ranks_of_site.tolist()} ranks"
+    if ranks != [rank for site in sites for rank in np.flatnonzero(site_of_rank == site).tolist()]:
+        yield f"its rows are on ranks {ranks}, which are not all of some sites"
     expected, first = [], 0
-    for _, part in row_blocks(rules.rows, len(nodes), table.sharding):
+    for _, part in row_blocks(rules.rows, len(sites), table.sharding):
         expected += [(first + start, held) for start, held in row_blocks(part, each, table.sharding)]
         first += part
     if expected != list(zip(shards.row_start.tolist(), shards.rows.tolist(), strict=True)):
-        yield "its row blocks are not those of nodes and then ranks"
+        yield "its row blocks are not those of sites and then ranks"
     if shards.column_start.any() or (shards.columns != rules.dim).any():
         yield "its columns are cut, too"
 

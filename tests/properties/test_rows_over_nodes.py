@@ -1,4 +1,4 @@
-"""Rows over several nodes, on tiny clusters: planned, bounded, proven, costed and simulated like everything else."""
+"""Rows over some nodes, or some ranks of one, on tiny clusters: planned, bounded, proven, simulated like others."""
 
 import itertools
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.validation.ranking import random_shards
 from cost_models.model import CostModel
-from cost_models.shards import MULTI_NODE_ROW_WISE, Sharding
+from cost_models.shards import MULTI_NODE_ROW_WISE, MULTI_RANK_ROW_WISE, Sharding
 from cost_models.simulator.simulation import simulate
 from cost_models.workload.models import Workload
 from planner import plan
@@ -24,15 +24,16 @@ from topologies.cluster import Topology
 INSTANCES = 40
 SHARDINGS: tuple[Sharding, ...] = ("table_wise", "row_wise", "table_row_wise", "multi_node_row_wise")
 POLICY = Policy(tiers=("hbm",), shardings=SHARDINGS)
+OF_RANKS = Policy(tiers=("hbm",), shardings=("table_wise", "row_wise", "multi_rank_row_wise"))
 NEAR = 0.03
 """Relative difference of two ways to count the same step, where nothing overlaps."""
 
 
-def question(seed: int) -> tuple[Topology, Workload]:
-    """Three or four nodes of one or two ranks, of one kind or two, with short or ample HBM; two or three tables whose
-    rows do not divide evenly."""
+def question(seed: int, *, one_node: bool = False) -> tuple[Topology, Workload]:
+    """Three or four nodes of one or two ranks, of one kind or two, or one node of three to five, with short or ample
+    HBM; two or three tables whose rows do not divide evenly."""
     random = np.random.default_rng([seed, 58])
-    nodes, ranks = [(3, 1), (3, 2), (4, 1), (4, 2)][seed % 4]
+    nodes, ranks = (1, 3 + seed % 3) if one_node else [(3, 1), (3, 2), (4, 1), (4, 2)][seed % 4]
     tables = [
         {
             "rows": int(10 ** random.uniform(1, 5)),
@@ -43,16 +44,22 @@ def question(seed: int) -> tuple[Topology, Workload]:
     ]
     stored = sum(4.2 * int(table["rows"]) * int(table["dim"]) for table in tables) / (nodes * ranks)
     shared = {"ranks": ranks, "hbm_bytes": float(random.choice([60.0, 6.0, 2.5])) * stored + 4e8}
-    split = int(random.integers(1, nodes)) if random.random() < 0.4 else nodes
+    split = int(random.integers(1, nodes)) if random.random() < 0.4 and nodes > 1 else nodes
     groups = [node_group("a", nodes=split, **shared)]
     if split < nodes:
         groups.append(node_group("b", nodes=nodes - split, hbm_bytes_per_s=3.3e12, **shared))
     return topology(*groups, oversubscription=float(random.choice([1.0, 2.5]))), workload(tables)
 
 
-def fastest_s(model: CostModel) -> tuple[float, set[str]] | None:
+def fastest_s(model: CostModel, policy: Policy) -> tuple[float, set[str]] | None:
     """The shortest step of all documents that there could be, with their shardings; None where none fits."""
-    cluster = Cluster(model, rules_of(model, POLICY))
+    each = (_fastest_s(model.at_protocols(protocols), policy) for protocols in model.all_protocols)
+    return min((found for found in each if found is not None), key=lambda found: found[0], default=None)
+
+
+def _fastest_s(model: CostModel, policy: Policy) -> tuple[float, set[str]] | None:
+    """The same where exchanges take the model's protocols."""
+    cluster = Cluster(model, rules_of(model, policy))
     choices = [cluster.choices(table, np.inf, 0) for table in range(len(model.workload.tables))]
     assert all(of.complete for of in choices)
     best: tuple[float, set[str]] | None = None
@@ -68,18 +75,19 @@ def fastest_s(model: CostModel) -> tuple[float, set[str]] | None:
     return best
 
 
-def plans() -> Iterator[tuple[int, tuple[float, set[str]] | None, Plan]]:
+def plans(policy: Policy, *, one_node: bool) -> Iterator[tuple[int, tuple[float, set[str]] | None, Plan]]:
     for seed in range(INSTANCES):
-        cluster, tables = question(seed)
-        best = fastest_s(planning_model("physical", cluster, tables, POLICY))
-        yield seed, best, plan(cluster, tables, policy=POLICY, gap=0.0, effort=1, simulate=False)
+        cluster, tables = question(seed, one_node=one_node)
+        best = fastest_s(planning_model("physical", cluster, tables, policy), policy)
+        yield seed, best, plan(cluster, tables, policy=policy, gap=0.0, effort=1, simulate=False)
 
 
 @pytest.mark.slow
-def test_bound_and_plan_beside_every_document_that_there_could_be() -> None:
+@pytest.mark.parametrize(("policy", "in_parts"), [(POLICY, "multi_node_row_wise"), (OF_RANKS, "multi_rank_row_wise")])
+def test_bound_and_plan_beside_every_document_that_there_could_be(policy: Policy, in_parts: str) -> None:
     """Bound <= optimum <= plan; the optimum is nearly always found and proven; every plan verifies."""
     used = found = proven = feasible = 0
-    for seed, best, made in plans():
+    for seed, best, made in plans(policy, one_node=policy is OF_RANKS):
         assert verify(made) == [], seed
         if best is None:
             assert made.objective is None, seed
@@ -88,7 +96,7 @@ def test_bound_and_plan_beside_every_document_that_there_could_be() -> None:
         assert made.objective is not None, seed
         assert made.objective.lower_bound_s <= best[0] * (1 + 1e-9), seed
         assert best[0] <= made.objective.step_s * (1 + 1e-9), seed
-        used += "multi_node_row_wise" in best[1]
+        used += in_parts in best[1]
         found += made.objective.step_s <= best[0] * (1 + 1e-9)
         proven += made.status == "optimal"
     assert feasible >= 0.8 * INSTANCES
@@ -105,6 +113,19 @@ def test_the_estimate_is_near_the_simulator(seed: int) -> None:
     nodes = int(random.integers(3, 7))
     model = planning_model("physical", topology(node_group("a", nodes=nodes)), workload(tables), POLICY)
     placed = random_shards(model, random, (MULTI_NODE_ROW_WISE,))
+    assert placed.blocks.holders is not None
+    simulated = simulate(model.topology, model.workload, placed, steps=1)
+    assert model.evaluate(placed).step_s == pytest.approx(simulated.step_s, rel=NEAR)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_so_it_is_of_rows_over_some_ranks_of_a_node(seed: int) -> None:
+    """Every holder sends its sums to the samples, where they meet."""
+    random = np.random.default_rng(seed)
+    tables = [{"rows": int(random.integers(1e4, 2e6)), "dim": 64, "pooling_factor": 20.0, "pooling_std": 3.0}] * 2
+    node = topology(node_group("a", ranks=int(random.integers(3, 9))))
+    model = planning_model("physical", node, workload(tables), OF_RANKS)
+    placed = random_shards(model, random, (MULTI_RANK_ROW_WISE,))
     assert placed.blocks.holders is not None
     simulated = simulate(model.topology, model.workload, placed, steps=1)
     assert model.evaluate(placed).step_s == pytest.approx(simulated.step_s, rel=NEAR)

@@ -1,5 +1,6 @@
 """What limits leave of the ways to hold each table: intersections of all of them, and a fault where nothing is left."""
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -114,6 +115,7 @@ def test_shardings_follow_the_ranks(kept: tuple[int, ...], limits: Narrowing) ->
     nodes, world = ((0, 1), (2, 3)), ((0, 1, 2, 3),)
     groups = {"table_row_wise": nodes, "grid_shard": nodes}
     groups |= dict.fromkeys(("row_wise", "data_parallel", "multi_node_row_wise"), world)
+    groups["multi_rank_row_wise"] = tuple(itertools.combinations(range(4), 2))
     for sharding, may in zip(SHARDINGS, limits.shardings[0].tolist(), strict=True):
         members = groups.get(sharding, ((0,), (1,), (2,), (3,)))
         assert may == any(set(group) <= set(kept) for group in members), sharding
