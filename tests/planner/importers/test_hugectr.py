@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 from cost_models.workload.loading import load_workload
 from planner.exporters.hugectr import hugectr_sharding
-from planner.formulation.policy import Policy
+from planner.formulation.policy import Policy, offered
 from planner.importers.adoption import AdoptionInputs, adopted
 from planner.importers.hugectr import hugectr_tables
 from planner.verification.verify import verify
@@ -84,12 +85,18 @@ def test_the_step_of_whole_tables_and_of_tables_on_all_gpus():
         assert own.bytes.hbm < rank.bytes.hbm < own.bytes.hbm + 8e9
 
 
-def test_rows_over_some_gpus_are_for_the_rating_only():
-    """The `physical` model refuses them, by name."""
-    published = PUBLISHED[1]
-    told = inputs(published, "physical")
-    with pytest.raises(InputError, match="cat_20: its rows are cut over 4 of 8 GPUs"):
-        hugectr_tables(document(published), told, "log")
+def test_rows_over_some_gpus_of_a_node_have_a_step():
+    """The `physical` model costs them, too, and its bound covers them; the same lists go out again."""
+    written = document(PUBLISHED[1])
+    told = inputs(PUBLISHED[1], "physical")
+    told = replace(told, policy=offered(told.policy, told.topology, "physical"))
+    plan = adopted(hugectr_tables(written, told, "log"), told, "hugectr", "log", simulate=False)
+    assert Counter(table.sharding for table in plan.tables)["multi_rank_row_wise"] > 0
+    assert not plan.objective.outside
+    assert plan.objective.lower_bound_s <= plan.objective.step_s
+    assert all("usable" in fault for fault in verify(plan))
+    again = hugectr_sharding(plan, names="index")
+    assert [set(own) for own in again["shard_matrix"]] == [set(own) for own in written["shard_matrix"]]
 
 
 def test_everything_wrong_is_said_at_once():
