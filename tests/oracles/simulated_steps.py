@@ -9,7 +9,7 @@ import numpy as np
 from cost_models.coefficients import software_coefficients
 from cost_models.collective_laws import Protocol
 from cost_models.kinds import RankKind, rank_kinds
-from cost_models.shards import MEMORY_TIERS, NODE, RANK, WORLD
+from cost_models.shards import EXTENTS, MEMORY_TIERS, WORLD
 from cost_models.simulator.builder import Builder
 from cost_models.simulator.conditions import Conditions
 from cost_models.simulator.demand import Demand
@@ -40,7 +40,7 @@ def nothing(world: int) -> Demand:
 
 def in_extent(extent: int, sums_bytes: Floats) -> Floats:
     """[extents, W] sums of blocks of one extent."""
-    return np.stack([np.where(each == extent, sums_bytes, 0.0) for each in (RANK, NODE, WORLD)])
+    return np.stack([np.where(each == extent, sums_bytes, 0.0) for each in range(len(EXTENTS))])
 
 
 def in_hbm(seconds: Floats) -> Floats:

@@ -9,8 +9,10 @@ from cost_models.coefficients import software_coefficients
 from cost_models.kinds import rank_kinds
 from cost_models.shards import (
     COLUMN_WISE,
+    MULTI_RANK_ROW_WISE,
     NODE,
     RANK,
+    RANK_PART,
     ROW_WISE,
     TABLE_ROW_WISE,
     TABLE_WISE,
@@ -45,6 +47,7 @@ def placed(sharding: int, ranks: list[int], columns: int) -> ShardCounts:
         (COLUMN_WISE, [1, 3], 32, RANK),
         (TABLE_ROW_WISE, [2, 3], 64, NODE),
         (ROW_WISE, [0, 1, 2, 3], 64, WORLD),
+        (MULTI_RANK_ROW_WISE, [1, 2], 64, RANK_PART),
     ],
 )
 def test_results_go_by_the_extent_of_their_block(sharding: int, ranks: list[int], columns: int, extent: int) -> None:
@@ -53,7 +56,7 @@ def test_results_go_by_the_extent_of_their_block(sharding: int, ranks: list[int]
     holds = np.isin(np.arange(4), ranks)
     vectors, sums = fields["vectors_to_each_bytes"], fields["sums_bytes"]
     assert vectors.tolist() == ((SAMPLES / 4 * columns * 4 * holds) if extent == RANK else np.zeros(4)).tolist()
-    for each in (RANK, NODE, WORLD):
+    for each in (RANK, NODE, WORLD, RANK_PART):
         expected = SAMPLES * 64 * 4 * holds if each == extent != RANK else np.zeros(4)
         assert sums[each].tolist() == expected.tolist()
 
