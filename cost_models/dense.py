@@ -83,12 +83,16 @@ def size_seconds(
     workload: Workload, size: DenseSize, samples: float, kind: RankKind, passes: float, *, forward_only: bool
 ) -> float:
     """Compute time of layers of one size for a rank's samples: matrix products, activations `passes` times through HBM
-    in a training step, and what goes into products converted to their format."""
+    in a training step, and what goes into products converted to their format. What is checkpointed goes forward once
+    more before its backward pass."""
     crossings = passes * FORWARD_SHARE_OF_TRAFFIC if forward_only else passes
     moved = size.activation_elements * workload.dense.activation_bytes * samples * crossings
     converted = size.product_inputs + (0.0 if forward_only else size.product_gradients)
     moved += converted * workload.dense.conversion_bytes * samples
-    return layers_seconds(kind.products, size, samples, forward_only=forward_only) + moved / kind.hbm_bytes_per_s
+    seconds = layers_seconds(kind.products, size, samples, forward_only=forward_only) + moved / kind.hbm_bytes_per_s
+    if forward_only or size.recomputed is None:
+        return seconds
+    return seconds + size_seconds(workload, size.recomputed, samples, kind, passes, forward_only=True)
 
 
 def dense_seconds(workload: Workload, samples: float, kind: RankKind, passes: float) -> DensePass:

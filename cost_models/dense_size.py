@@ -2,9 +2,10 @@
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
+from cost_models.workload.checkpoints import is_checkpointed
 from cost_models.workload.layer_graph import SizedLayer
 from cost_models.workload.models import Workload
 from cost_models.workload.tower_partition import Tower
@@ -49,6 +50,8 @@ class DenseSize:
     """Numbers of a sample that go into the products of its forward pass, weights aside; 0 of totals."""
     product_gradients: float = 0
     """Numbers that come out of them, whose gradients go into the products of the backward pass."""
+    recomputed: "DenseSize | None" = None
+    """What the backward pass computes again before it goes through it; None: nothing."""
 
     @property
     def training_flops(self) -> float:
@@ -64,7 +67,12 @@ class DenseSize:
             self.macs_within_samples + other.macs_within_samples,
             self.product_inputs + other.product_inputs,
             self.product_gradients + other.product_gradients,
+            _added(self.recomputed, other.recomputed),
         )
+
+
+def _added(one: DenseSize | None, other: DenseSize | None) -> DenseSize | None:
+    return one if other is None else other if one is None else one + other
 
 
 def dense_size(workload: Workload) -> DenseSize:
@@ -86,9 +94,18 @@ def dense_parts(workload: Workload) -> dict[PartName, DenseSize]:
     if not workload.layers:
         return {}
     sizes: dict[PartName, DenseSize] = {"bottom_mlp": DenseSize(), "interaction": DenseSize(), "top_mlp": DenseSize()}
-    for layer, part in zip(workload.layers, layer_parts(workload.layers), strict=True):
-        sizes[part] += layer_size(layer)
+    for size, part in zip(layer_sizes(workload), layer_parts(workload.layers), strict=True):
+        sizes[part] += size
     return sizes
+
+
+def layer_sizes(workload: Workload) -> tuple[DenseSize, ...]:
+    """The size of each layer, with what checkpointing computes again of it."""
+    sizes = map(layer_size, workload.layers)
+    again = (is_checkpointed(workload.dense.checkpointing, layer.stated, layer.block) for layer in workload.layers)
+    return tuple(
+        replace(size, recomputed=size) if is_again else size for size, is_again in zip(sizes, again, strict=True)
+    )
 
 
 def layer_parts(layers: Sequence[SizedLayer]) -> list[PartName]:

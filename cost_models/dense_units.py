@@ -4,7 +4,7 @@ ranks that share them."""
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from cost_models.dense_size import DenseSize, dense_parts, layer_parts, layer_size
+from cost_models.dense_size import DenseSize, dense_parts, layer_parts, layer_sizes
 from cost_models.groups import RankGroup
 from cost_models.workload.models import Workload
 from topologies.cluster import NodeGroup
@@ -32,7 +32,7 @@ def dense_units(workload: Workload) -> tuple[DenseUnit, ...]:
     least = max(UNIT_PARAMETERS, sum(size.parameters for size in parts.values()) / MOST_UNITS)
     if not workload.layers:
         return tuple(unit for size in parts.values() for unit in _even(size, least))
-    layers = list(zip(map(layer_size, workload.layers), layer_parts(workload.layers), strict=True))
+    layers = list(zip(layer_sizes(workload), layer_parts(workload.layers), strict=True))
     units: list[DenseUnit] = []
     for is_first in (True, False):
         units += _complete([size for size, part in layers if (part == "bottom_mlp") == is_first], least, is_first)

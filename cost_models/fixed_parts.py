@@ -11,10 +11,10 @@ from functools import cached_property
 
 import numpy as np
 
+from cost_models.activations import kept_elements
 from cost_models.batch_copy import launch_s
 from cost_models.beside_dense import EvenTables
 from cost_models.dense import parameter_bytes
-from cost_models.dense_size import dense_size
 from cost_models.dense_update import DenseUpdate
 from cost_models.lookup import Lookup
 from cost_models.peak import GRADIENT_COPIES, Peak
@@ -153,8 +153,7 @@ class PeakOfModels:
         """Of models with the dense parts of some workloads, and the last three amounts of tables [n, 3]."""
         samples, dense = one.samples_per_rank, one.workload.dense
         parameters = np.array([parameter_bytes(each) for each in workloads])
-        stated = dense.activations_per_sample
-        kept = np.array([dense_size(each).activation_elements if stated is None else stated for each in workloads])
+        kept = np.array([kept_elements(each) for each in workloads])
         loaded, received, written = sums.T
         size = written_bytes(one.workload.communication.forward)
         activations = kept * dense.activation_bytes * samples

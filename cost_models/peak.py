@@ -9,9 +9,10 @@ them. Ids of several batches are there at both. Found in TorchRec's train pipeli
 from dataclasses import dataclass
 from functools import cached_property
 
+from cost_models.activations import kept_elements
 from cost_models.dense import parameter_bytes
 from cost_models.dense_sharding import sharded_bytes, sharding_of
-from cost_models.dense_size import dense_size, tower_sizes
+from cost_models.dense_size import tower_sizes
 from cost_models.memory import Batching
 from cost_models.tables import NUMBER_BYTES, Tables
 from cost_models.workload.formats import written_bytes
@@ -122,8 +123,7 @@ class Peak:
     @cached_property
     def _after_forward(self) -> dict[str, float]:
         dense = self.workload.dense
-        stated = dense.activations_per_sample
-        kept = dense_size(self.workload).activation_elements if stated is None else float(stated)
+        kept = kept_elements(self.workload)
         towers = [size.activation_elements for size in tower_sizes(self.workload)]
         kept += max(towers, default=0) * len(towers)  # of the samples of a rank in each tower
         activations = float(kept * dense.activation_bytes * self.samples_per_rank)

@@ -77,7 +77,15 @@ class DenseKernels:
 
     def _part_s(self, part: PartName, way: Pass) -> Floats:
         """[W] one way through a part."""
-        return self._layers_s(self._sizes[part], np.full(self._network.world, self._samples), way)
+        return self._way_s(self._sizes[part], way)
+
+    def _way_s(self, size: DenseSize, way: Pass) -> Floats:
+        """[W] one way through layers of this size for the samples of each rank; on the way back what is checkpointed
+        goes forward first."""
+        samples = np.full(self._network.world, self._samples)
+        again = size.recomputed if way == "backward" else None
+        seconds = self._layers_s(size, samples, way)
+        return seconds if again is None else seconds + self._layers_s(again, samples, "forward")
 
     def module_s(self, way: Pass) -> Floats:
         """[W] one way through the module of each rank's tower, for the samples of its peers."""

@@ -138,7 +138,7 @@ class ShardedKernels(DenseKernels):
 
     def _run(self, number: int, way: Pass, step: int, slow: Floats, waits: Sequence[Wait]) -> Ints:
         kind: TaskKind = "dense forward" if way == "forward" else "dense backward"
-        seconds = self._layers_s(self._units[number].size, np.full(self._network.world, self._samples), way)
+        seconds = self._way_s(self._units[number].size, way)
         return self._streams.run(Label(f"dense unit {number} {way}", kind, COMPUTE, step), seconds * slow, waits)
 
 

@@ -5,6 +5,7 @@ from typing import Annotated, Literal, Self, get_args
 from pydantic import BeforeValidator, Field, model_validator
 
 from cost_models.workload import spellings, words
+from cost_models.workload.checkpoints import Checkpointing
 from cost_models.workload.dense_sharding import DenseSharding
 from cost_models.workload.formats import wire_bytes
 from cost_models.workload.layers import NUMERICAL, Layer
@@ -81,6 +82,10 @@ class Dense(Record):
     """How the optimizer shampoo is set up. Unset: as its published defaults."""
     sharding: Annotated[DenseSharding | None, LATER] = None
     """Whether ranks shard it; a policy may choose. Unset: every rank has all of it."""
+    checkpointing: Annotated[Checkpointing | None, LATER] = None
+    """Activation checkpointing: the layers (all of them: full; or those whose names match patterns) that keep their
+    inputs alone for the backward pass, and compute the others again there, block by block; a policy may choose. A block
+    is a layer of the file, of a repeated one each repetition. Unset: none."""
     extra_bytes: Annotated[int, Field(ge=0, exclude_if=lambda size: not size)] = 0
     """Memory of every rank beyond parameters that are trained, their gradients and optimizer state: buffers, frozen
     parameters."""

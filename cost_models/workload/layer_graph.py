@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from cost_models.workload.layer_kinds import KINDS, Product, Shape
-from cost_models.workload.layer_shorthands import SHORTHANDS
+from cost_models.workload.layer_shorthands import SHORTHANDS, block_of
 from cost_models.workload.layers import NUMERICAL, Layer, named, within
 from cost_models.workload.table_profile import TableProfile
 from topologies.errors import ConflictError
@@ -29,6 +29,10 @@ class SizedLayer:
     """Numbers that it reads and writes."""
     needs_vectors: bool = False
     """Whether it reads vectors of tables, itself or through others."""
+    stated: str = ""
+    """The layer of the file that it is a part of."""
+    block: str = ""
+    """The same; of a repeated wukong or attention_tower, the repetition."""
 
     @property
     def parameters(self) -> int:
@@ -110,16 +114,18 @@ class _Builder:
         try:
             if layer.kind == "embeddings":
                 output = self._vectors_of(layer)
-                self.done.append(SizedLayer(str(layer.name), layer.kind, (), output, needs_vectors=True))
+                name = str(layer.name)
+                self.done.append(SizedLayer(name, layer.kind, (), output, needs_vectors=True, stated=name, block=name))
             else:
-                self._put(layer)
+                self._put(layer, layer)
         except ConflictError as error:
             raise within(error, str(index)) from None
 
-    def _put(self, layer: Layer) -> None:
+    def _put(self, layer: Layer, stated: Layer) -> None:
+        """Add a layer, or those that it stands for, which is a part of what is stated."""
         if layer.kind in SHORTHANDS:
             for simple in SHORTHANDS[layer.kind](layer, [self._shape(name) for name in layer.inputs]):
-                self._put(simple)
+                self._put(simple, stated)
             return
         sizes = KINDS[layer.kind](layer, [self._shape(name) for name in layer.inputs])
         self.read |= {NUMERICAL} & set(layer.inputs)
@@ -133,6 +139,8 @@ class _Builder:
                 sizes.vectors,
                 sizes.activation_elements,
                 needs_vectors=any(each.needs_vectors for each in self.done if each.name in layer.inputs),
+                stated=str(stated.name),
+                block=block_of(stated, str(layer.name)),
             )
         )
 

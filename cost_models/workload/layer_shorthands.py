@@ -71,3 +71,13 @@ SHORTHANDS: dict[str, Callable[[Layer, Sequence[Shape]], Iterator[Layer]]] = {
     "attention_tower": _attention_tower,
 }
 """The simpler layers that each shorthand stands for, given the shapes of its inputs."""
+
+REPEATED = ("wukong", "attention_tower")
+"""Shorthands whose layers follow each other `count` times."""
+
+
+def block_of(stated: Layer, name: str) -> str:
+    """The name of the block that a simple layer of a stated one is in: of what is repeated each repetition by itself,
+    of anything else the whole."""
+    place = name.removeprefix(f"{stated.name}.").partition(".")[0]
+    return f"{stated.name}.{place}" if stated.kind in REPEATED and place.isdigit() else str(stated.name)

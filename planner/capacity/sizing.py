@@ -18,6 +18,7 @@ from planner.capacity.candidates import Candidate, descend
 from planner.capacity.size_floor import size_floor
 from planner.capacity.size_searches import Interrupted, SizeSearches, resized
 from planner.document.plan import Plan
+from planner.formulation.checkpoint_choices import expect_one_checkpointing
 from planner.formulation.dense_choices import expect_one_strategy
 from planner.formulation.policy import Policy, policy_document
 from planner.formulation.software import input_warnings, priced_as_run
@@ -87,6 +88,7 @@ def size(
     allowed = validate(rules, Policy)
     allowed.expect_nominal("sizes are those")
     expect_one_strategy(allowed.dense, "sizes are those")
+    expect_one_checkpointing(allowed.checkpointing, "sizes are those")
     allowed.expect_no_moves()
     index = group_index(topology, group)
     if max_nodes < 1:

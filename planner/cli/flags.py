@@ -187,6 +187,14 @@ DenseFlag = Annotated[
         " shards among the ranks of each node. Unset: as the workload says.",
     ),
 ]
+CheckpointingFlag = Annotated[
+    str | None,
+    typer.Option(
+        metavar="WORD",
+        help="Whether layers of the dense part are computed again in the backward pass instead of being kept: none,"
+        " full, or auto for the shorter step. Unset: as the workload says.",
+    ),
+]
 PricesFlag = Annotated[
     str | None,
     typer.Option(

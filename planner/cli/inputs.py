@@ -109,11 +109,12 @@ def policy(
     replicas: Sequence[str] | None = None,
     sync_every: int | None = None,
     dense: str | None = None,
+    checkpointing: str | None = None,
     robust: str | None = None,
     goals: str | None = None,
 ) -> "Document":
     """The policy of a file, narrowed by flags; --runtime, --exchange, --reserve, --replicas, --sync-every, --dense,
-    --robust and --goals take the place of what it says."""
+    --checkpointing, --robust and --goals take the place of what it says."""
     from typing import get_args
 
     from cost_models.shards import MEMORY_TIERS, PLACEMENT_TIERS, SHARDINGS, STATE_PLACES
@@ -151,6 +152,7 @@ def policy(
         replace(document, ("reserve", word("--reserve", tier, MEMORY_TIERS)), size, f"--reserve {text}")
     _set_replicas(document, replicas or (), sync_every)
     _set_dense(document, dense)
+    _set_checkpointing(document, checkpointing)
     _set_robust(document, robust)
     _set_goals(document, goals)
     return document
@@ -203,6 +205,18 @@ def _set_dense(document: "Document", text: str | None) -> None:
         if equals:
             chosen["over"] = word("--dense", over, get_args(ShardedOver))
         replace(document, ("dense",), chosen, f"--dense {text}")
+
+
+def _set_checkpointing(document: "Document", text: str | None) -> None:
+    """Whether layers of the dense part are computed again."""
+    from typing import get_args
+
+    from planner.formulation.checkpoint_choices import CheckpointingChoice
+    from planner.formulation.policy import replace
+
+    if text is not None:
+        chosen = word("--checkpointing", text, get_args(CheckpointingChoice))
+        replace(document, ("checkpointing",), chosen, f"--checkpointing {text}")
 
 
 def _set_robust(document: "Document", quantile: str | None) -> None:

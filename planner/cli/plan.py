@@ -53,6 +53,7 @@ def plan(
     replicas: flags.ReplicasFlag = None,
     sync_every: flags.SyncEveryFlag = None,
     dense: flags.DenseFlag = None,
+    checkpointing: flags.CheckpointingFlag = None,
     robust: flags.RobustFlag = None,
     goals: flags.GoalsFlag = None,
     time_limit: Annotated[
@@ -168,6 +169,7 @@ def plan(
         replicas=replicas,
         sync_every=sync_every,
         dense=dense,
+        checkpointing=checkpointing,
         robust=robust,
         goals=goals,
     )

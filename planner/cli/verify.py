@@ -117,15 +117,20 @@ def verify(
 
 
 def _with_strategy_of(document: "Plan", workload: "Workload") -> "Workload":
-    """The workload with the strategy of the dense part that was found, where the policy leaves that open."""
-    from cost_models.dense_sharding import sharding_of
+    """The workload with the strategy and the checkpointing of the dense part that were found, where the policy leaves
+    them open."""
+    from cost_models.workload.dense_sharding import DenseSharding
+    from planner.document.dense import TrainedDense
     from planner.document.planned import planned_inputs
+    from planner.formulation.checkpoint_choices import with_checkpointing
     from planner.formulation.dense_choices import with_sharding
 
-    dense = document.provenance.policy.dense
-    if dense is None or dense.settled is not None or workload.dense.sharding is not None:
+    policy, found = document.provenance.policy, TrainedDense.stated_by(planned_inputs(document)[1])
+    if policy.checkpointing == "auto" and workload.dense.checkpointing is None:
+        workload = with_checkpointing(workload, found.checkpointing)
+    if policy.dense is None or policy.dense.settled is not None or workload.dense.sharding is not None:
         return workload
-    return with_sharding(workload, sharding_of(planned_inputs(document)[1]))
+    return with_sharding(workload, DenseSharding(strategy=found.strategy, over=found.over))
 
 
 def _as_planned(policy: "Policy", document: "Plan") -> "Policy":

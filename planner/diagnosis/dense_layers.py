@@ -4,10 +4,11 @@ import fnmatch
 from dataclasses import dataclass
 
 from cost_models.dense import size_seconds
-from cost_models.dense_size import FORWARD_FLOPS_PER_MAC, TRAINING_FLOPS_PER_MAC, layer_size
+from cost_models.dense_size import FORWARD_FLOPS_PER_MAC, TRAINING_FLOPS_PER_MAC, dense_size, layer_sizes
 from cost_models.dense_update import BlockSeconds
 from cost_models.shampoo import ShampooStep
 from cost_models.step import StepModel
+from cost_models.step_costs import StepCosts
 from cost_models.workload.layer_graph import SizedLayer
 
 
@@ -29,13 +30,15 @@ class LayerReasons:
 
     layer: SizedLayer
     flops_per_sample: float
-    """Of a step: forward, and in training backward."""
+    """Of a step: forward, and in training backward, with what is computed again."""
     activation_bytes: float
     """What it reads and writes in its forward pass, for the samples of a rank."""
     forward_s: float
     backward_s: float
     blocks: BlockReasons | None = None
     """What Shampoo makes of it; None where it does not train it."""
+    is_checkpointed: bool = False
+    """Whether the backward pass computes it again, which its FLOPs and seconds have."""
 
     @property
     def seconds(self) -> float:
@@ -48,19 +51,29 @@ def layer_reasons(model: StepModel, pattern: str = "*") -> tuple[LayerReasons, .
     workload, samples = model.workload, model.batching.samples_per_rank
     passes, training = model.coefficients.software.activation_passes.value, workload.mode == "training"
     found = []
-    for layer in workload.layers:
+    for layer, size in zip(workload.layers, layer_sizes(workload), strict=True):
         if not fnmatch.fnmatchcase(layer.name, pattern):
             continue
-        size = layer_size(layer)
         seconds = [
             max(size_seconds(workload, size, samples, kind, passes, forward_only=only) for kind in model.kinds)
             for only in (True, not training)
         ]
+        is_again = size.recomputed is not None
         flops = (TRAINING_FLOPS_PER_MAC if training else FORWARD_FLOPS_PER_MAC) * size.macs
+        flops += FORWARD_FLOPS_PER_MAC * size.macs * is_again
         moved = size.activation_elements * workload.dense.activation_bytes * samples
         blocks = block_reasons(model, layer)
-        found.append(LayerReasons(layer, flops, moved, seconds[0], seconds[1] - seconds[0], blocks))
+        found.append(LayerReasons(layer, flops, moved, seconds[0], seconds[1] - seconds[0], blocks, is_again))
     return tuple(found)
+
+
+def recomputed_s(model: StepCosts) -> float:
+    """Seconds in which the slowest kind of rank computes layers again; 0 where none are."""
+    again, samples = dense_size(model.workload).recomputed, model.batching.samples_per_rank
+    if again is None:
+        return 0.0
+    passes = model.coefficients.software.activation_passes.value
+    return max(size_seconds(model.workload, again, samples, kind, passes, forward_only=True) for kind in model.kinds)
 
 
 def block_reasons(model: StepModel, layer: SizedLayer) -> BlockReasons | None:

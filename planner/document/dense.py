@@ -1,17 +1,44 @@
 """The strategy of the dense part in a plan document: the one taken, and what was found of others."""
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Self
 
 from pydantic import Field
 
+from cost_models.activations import are_any_checkpointed
 from cost_models.dense_sharding import sharding_of
+from cost_models.workload.checkpoints import Checkpointing, in_words
 from cost_models.workload.dense_sharding import DenseSharding
 from cost_models.workload.models import Workload
 from planner.document.replicas import Rejected
+from topologies.cluster import LATER
 
 
-class OtherDense(DenseSharding):
+class TrainedDense(DenseSharding):
+    """How a dense part is held, and what of it is computed again."""
+
+    checkpointing: Annotated[Checkpointing | None, LATER] = None
+    """Its activation checkpointing; unset: none."""
+
+    @classmethod
+    def stated_by(cls, workload: Workload) -> Self:
+        """That of a workload."""
+        checkpointing = workload.dense.checkpointing if are_any_checkpointed(workload) else None
+        return cls(**sharding_of(workload).model_dump(), checkpointing=checkpointing)
+
+    @property
+    def words(self) -> str:
+        """`fsdp over node, checkpointing full`."""
+        held = super().words
+        return held if self.checkpointing is None else f"{held}, checkpointing {in_words(self.checkpointing)}"
+
+    @property
+    def is_usual(self) -> bool:
+        """Whether every rank holds all of it, and nothing is computed again."""
+        return not self.is_sharded and self.checkpointing is None
+
+
+class OtherDense(TrainedDense):
     """A strategy that the policy allows and the plan does not take."""
 
     rejected: Rejected
@@ -24,8 +51,8 @@ class OtherDense(DenseSharding):
     """HBM in use on its fullest rank."""
 
 
-class PlannedDense(DenseSharding):
-    """The strategy that a plan is for, which its workload states, too (`dense.sharding`)."""
+class PlannedDense(TrainedDense):
+    """The strategy that a plan is for, which its workload states, too (`dense.sharding`, `dense.checkpointing`)."""
 
     others: Annotated[tuple[OtherDense, ...], Field(exclude_if=lambda value: not value)] = ()
     """What was found of the others that the policy allows. The bound of the plan is one on its own strategy."""
@@ -33,4 +60,4 @@ class PlannedDense(DenseSharding):
     @classmethod
     def of(cls, workload: Workload, others: Sequence[OtherDense] = ()) -> "PlannedDense":
         """That of a workload."""
-        return cls(**sharding_of(workload).model_dump(), others=tuple(others))
+        return cls(**TrainedDense.stated_by(workload).model_dump(), others=tuple(others))

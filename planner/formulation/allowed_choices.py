@@ -25,6 +25,7 @@ from cost_models.shards import (
 from cost_models.stages import VectorExchange
 from cost_models.workload.formats import DTYPES
 from cost_models.workload.models import Workload
+from planner.formulation.checkpoint_choices import expect_settled_checkpointing
 from planner.formulation.dense_choices import expect_settled
 from planner.formulation.narrowing import Step
 from planner.formulation.policy import Policy
@@ -146,6 +147,7 @@ def model_of_replicas(
             raise InputError.at("policy", message, path="exchange")
         exchange = policy.exchange
     expect_settled(policy.dense, workload, name)
+    expect_settled_checkpointing(policy.checkpointing, workload, name)
     return cost_model(name, topology, workload, policy.reserve.amounts(), exchange, replicas)
 
 

@@ -5,6 +5,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import model_validator
 
+from cost_models.activations import kept_elements
 from cost_models.dense_sharding import dense_bytes, expect_shardable, is_shardable, sharding_of
 from cost_models.workload.dense_sharding import (
     REPLICATED,
@@ -87,7 +88,13 @@ def candidates(
 
 def leanest(topology: Topology, found: Sequence[Workload]) -> int:
     """Which of some `candidates` leaves most memory to the tables; the first of equals."""
-    return min(range(len(found)), key=lambda number: dense_bytes(topology, found[number]))
+
+    def taken(number: int) -> float:
+        kept = kept_elements(found[number]) * found[number].dense.activation_bytes
+        samples = found[number].batch(topology.world_size) / topology.world_size
+        return dense_bytes(topology, found[number]) + kept * samples
+
+    return min(range(len(found)), key=taken)
 
 
 def is_leanest(choices: DenseChoices | None, topology: Topology, workload: Workload, cost_model: str) -> bool:

@@ -34,6 +34,7 @@ from cost_models.workload.formats import DTYPES
 from cost_models.workload.kernels import SERVED_OF
 from cost_models.workload.table_names import Globs
 from cost_models.workload.words import Dtype
+from planner.formulation.checkpoint_choices import CheckpointingChoice
 from planner.formulation.dense_choices import DenseChoices
 from planner.formulation.goal_words import Goals
 from planner.formulation.loss_tables import read_losses
@@ -212,6 +213,9 @@ class Policy(Limits):
     """Copies of all tables, each over a group of the ranks, which limits then number within; unset: one world."""
     dense: Annotated[DenseChoices | None, LATER] = None
     """How ranks hold the dense part; unset: as the workload says, which is replicated where it says nothing."""
+    checkpointing: Annotated[CheckpointingChoice | None, LATER] = None
+    """Whether the layers of the dense part are computed again in the backward pass (full), or not (none), or whichever
+    makes the step shorter (auto). Unset: as the workload says."""
     robust: Annotated[RobustAim | None, BeforeValidator(as_aim), LATER] = None
     """A quantile of the step over scenarios that is to be small (`p95`, or more about them). Unset: the step at the
     profiles' means."""
@@ -233,6 +237,11 @@ class Policy(Limits):
             ("goals", "a robust plan is the one with the least quantile", self.goals is not None),
             ("replicas", "robust plans are those of one world", self.replicas is not None),
             ("dense", "robust plans are those of a replicated dense part", self.dense is not None),
+            (
+                "checkpointing",
+                "robust plans are of the dense part that the workload says",
+                self.checkpointing == "auto",
+            ),
             ("exchange", "robust plans are of one exchange, flat or sptt", self.exchange == "auto"),
             ("variants", "robust plans are of the tables that the workload says", self.variants is not None),
         ):

@@ -13,6 +13,7 @@ from cost_models.stages import VectorExchange
 from cost_models.towers import has_towers
 from cost_models.workload.models import Workload
 from planner.formulation.allowed_choices import model_of_replicas, planning_model
+from planner.formulation.checkpoint_choices import checkpoint_candidates
 from planner.formulation.choice_rules import allowed_choices
 from planner.formulation.dense_choices import candidates as dense_candidates
 from planner.formulation.formulation import Formulation
@@ -70,14 +71,21 @@ class Question:
         return [replace(self, chosen=(each,)) for each in found]
 
     def choices_of_dense(self) -> list["Question"]:
-        """The question for each strategy of the dense part that there is. Raises InputError as `candidates` does, and
-        for what is planned with a replicated one alone."""
-        policy, found = self.policy, dense_candidates(self.policy.dense, self.topology, self.workload, self.cost_model)
-        if any(sharding_of(each).is_sharded for each in found):
+        """The question for each strategy of the dense part that there is, and each way to checkpoint it.
+
+        Raises InputError as `candidates` does, and for what is planned with a replicated one alone.
+        """
+        policy, held = self.policy, dense_candidates(self.policy.dense, self.topology, self.workload, self.cost_model)
+        if any(sharding_of(each).is_sharded for each in held):
             for name, value in (("replicas", policy.replicas), ("robust", policy.robust)):
                 if value is not None:
                     message = f"plans with {name} have a replicated dense part; leave {name} or the strategy out"
                     raise InputError.at("dense", message, path="strategy")
+        choice = policy.checkpointing if self.cost_model == "physical" else None
+        found = [workload for each in held for workload in checkpoint_candidates(choice, each)]
+        if len(found) > 1 and policy.checkpointing == "auto" and policy.replicas is not None:
+            message = "plans with replicas are of one way; give none or full, or leave replicas out"
+            raise InputError.at("policy", message, path="checkpointing")
         return [replace(self, workload=workload) for workload in found]
 
     @property

@@ -2,6 +2,7 @@
 others."""
 
 from cost_models.workload.models import MODES, Workload
+from planner.formulation.checkpoint_choices import with_settled_checkpointing
 from planner.formulation.dense_choices import with_settled_sharding
 from planner.formulation.policy import Policy
 from topologies.errors import InputError
@@ -11,9 +12,10 @@ ROUNDED = 1e-5
 
 
 def priced_as_run(workload: Workload, policy: Policy) -> Workload:
-    """The workload with the strategy of its dense part that the policy says, and the software profile of the policy's
-    runtime; as it is where several strategies are open, its user chose a profile, or any runtime will do."""
+    """The workload with its dense part held and checkpointed as the policy says, and the software profile of the
+    policy's runtime; as it is where several ways are open, its user chose a profile, or any runtime will do."""
     workload = with_settled_sharding(workload, policy.dense)
+    workload = with_settled_checkpointing(workload, policy.checkpointing)
     if policy.runtime in ("any", workload.software) or workload.names_software:
         return workload
     mode = workload.software_mode

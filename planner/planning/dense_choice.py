@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from cost_models.dense_sharding import sharding_of
-from planner.document.dense import OtherDense
+from planner.document.dense import OtherDense, TrainedDense
 from planner.document.plan import Plan
 from planner.formulation.dense_choices import leanest
 from planner.formulation.question import Question
@@ -23,7 +22,7 @@ def best_of_dense(
     strategies; where nothing fits, that of the least bytes says why. See `Choices.searched`."""
     workloads = [each.workload for each in questions]
     roomiest = leanest(questions[0].topology, workloads)
-    choices = Choices(questions, [sharding_of(each).words for each in workloads], roomiest)
+    choices = Choices(questions, [TrainedDense.stated_by(each).words for each in workloads], roomiest)
     taken, every = choices.searched(bounded, planned, limits, progress)
     others = [_other(questions[number], each) for number, each in enumerate(every) if number != taken]
     best = every[taken].plan
@@ -34,7 +33,7 @@ def best_of_dense(
 
 def _other(question: Question, found: Found) -> OtherDense:
     """What was found of a strategy that is not taken."""
-    chosen, plan = sharding_of(question.workload).model_dump(), found.plan
+    chosen, plan = TrainedDense.stated_by(question.workload).model_dump(), found.plan
     if plan is None or plan.objective is None or found.bound_s is not None:
         return OtherDense(**chosen, rejected=found.rejected, lower_bound_s=found.bound_s, step_s=None)
     return OtherDense(

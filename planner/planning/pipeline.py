@@ -9,9 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from cost_models.dense_sharding import sharding_of
 from cost_models.shards import MEMORY_HBM
-from planner.document.dense import PlannedDense
+from planner.document.dense import PlannedDense, TrainedDense
 from planner.document.goals import goals_reached
 from planner.document.origin import TimedWork
 from planner.document.plan import Plan
@@ -194,7 +193,8 @@ class Pipeline:
         if searched.reached:
             plan = plan.model_copy(update={"goals": goals_reached(plan, searched.reached)})
         workload = own.model.workload
-        if self.policy.dense is not None or sharding_of(workload).is_sharded:
+        is_told = self.policy.dense is not None or self.policy.checkpointing is not None
+        if is_told or not TrainedDense.stated_by(workload).is_usual:
             plan = plan.model_copy(update={"dense": PlannedDense.of(workload)})
         if self.policy.replicas is None:
             return plan

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from cost_models.dense_sharding import sharding_of
 from cost_models.model import CostModel
 from cost_models.registry import COST_MODELS
 from cost_models.replicas import groups_in_words
 from cost_models.workload.loading import load_workload
 from cost_models.workload.models import Workload
+from planner.document.dense import TrainedDense
 from planner.document.plan import Plan
 from planner.document.planned import planned_inputs, planned_replicas
 from planner.formulation.policy import Policy
@@ -140,8 +140,8 @@ def _expect_scenarios(question: Question, *, follows: bool) -> None:
 
 def _with_strategy_of(terms: FormerTerms, strategies: list[Question]) -> list[Question]:
     """The strategy of the dense part that the plan has that is followed; where it is no choice, the first."""
-    was = sharding_of(planned_inputs(terms.former)[1])
-    return [each for each in strategies if sharding_of(each.workload) == was][:1] or strategies[:1]
+    was = TrainedDense.stated_by(planned_inputs(terms.former)[1])
+    return [each for each in strategies if TrainedDense.stated_by(each.workload) == was][:1] or strategies[:1]
 
 
 def _with_groups_of(terms: FormerTerms, choices: list[Question]) -> list[Question]:

@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
+AGAIN = " *"
+"""What marks a layer that is computed again."""
+
+
 def render(layers: Sequence[LayerReasons], console: "Console") -> None:
     """Print what each layer that computes something takes of a step, and the sum."""
     table = TextGrid(
@@ -26,12 +30,17 @@ def render(layers: Sequence[LayerReasons], console: "Console") -> None:
     for each in (layer for layer in layers if layer.activation_bytes):
         output = each.layer.output
         shape = f"{output.tokens:,.4g} x {output.width:,}" if output.tokens != 1 else f"{output.width:,}"
-        table.add_row(each.layer.name, shape, *_amounts([each]))
+        table.add_row(f"{each.layer.name}{AGAIN * each.is_checkpointed}", shape, *_amounts([each]))
     if len(layers) > 1:
         table.add_row("all", "", *_amounts(layers))
     console.print(table)
     console.print()
     console.print("FLOPs and outputs of a sample; activations and seconds of a rank's samples in a step.")
+    if any(each.is_checkpointed for each in layers):
+        console.print(
+            f"{AGAIN.strip()} checkpointed: its block keeps its inputs alone and goes forward again, which is"
+        )
+        console.print("counted in its FLOPs and with its backward pass.")
     _render_blocks(layers, console)
 
 

@@ -24,6 +24,7 @@ from cost_models.workload.models import Workload
 from planner.document.plan import Plan
 from planner.document.planned import placed_shards, planned_model
 from planner.formulation.allowed_choices import planning_model
+from planner.formulation.checkpoint_choices import with_settled_checkpointing
 from planner.formulation.dense_choices import with_settled_sharding
 from planner.formulation.policy import Policy
 from planner.reports.tables import TextGrid
@@ -66,7 +67,7 @@ def of_inputs(topology: Topology, workload: Workload, policy: Policy | None = No
     """The same for every table held once, whole, in HBM: what the workload needs before anything is split or moved."""
     exchange: VectorExchange = "sptt" if workload.tower_modules else "flat"  # takes the same bytes
     allowed = policy or Policy()
-    held = with_settled_sharding(workload, allowed.dense)
+    held = with_settled_checkpointing(with_settled_sharding(workload, allowed.dense), allowed.checkpointing)
     model = planning_model(StepModel.name, topology, held, allowed, exchange)
     return _records(model, _whole_tables(model))
 

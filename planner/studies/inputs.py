@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from cost_models.workload.loading import changed_workload
 from cost_models.workload.models import Workload
 from planner.capacity.prices import PriceSheet, load_prices
+from planner.formulation.checkpoint_choices import expect_one_checkpointing
 from planner.formulation.dense_choices import expect_one_strategy
 from planner.formulation.policy import Policy, policy_document
 from planner.formulation.software import priced_as_run
@@ -76,6 +77,7 @@ class Resolver:
             policy = validate(document, Policy)
             policy.expect_nominal("points of a study are")
             expect_one_strategy(policy.dense, "points of a study are")
+            expect_one_checkpointing(policy.checkpointing, "points of a study are")
             policy.expect_no_moves()
             return policy
 

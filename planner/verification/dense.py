@@ -6,11 +6,16 @@ from collections.abc import Iterator
 from cost_models.dense_sharding import sharding_of
 from cost_models.model import CostModel
 from cost_models.step_costs import StepCosts
+from cost_models.workload.checkpoints import in_words, is_checkpointed
 from cost_models.workload.dense_part import COMPUTE_DTYPE_BYTES, Dense
+from cost_models.workload.dense_sharding import REPLICATED
 from cost_models.workload.formats import wire_bytes, written_bytes
+from cost_models.workload.layer_graph import SizedLayer
+from cost_models.workload.models import Workload
 from cost_models.workload.optimizers import ELEMENTWISE
-from planner.document.dense import OtherDense
+from planner.document.dense import OtherDense, PlannedDense, TrainedDense
 from planner.document.plan import Plan
+from planner.formulation.checkpoint_choices import checkpoint_candidates, with_checkpointing
 from planner.formulation.dense_choices import candidates, with_sharding
 from planner.verification.figures import TOLERANCE
 
@@ -18,30 +23,53 @@ from planner.verification.figures import TOLERANCE
 def faults_of_dense(plan: Plan, model: CostModel) -> Iterator[str]:
     """In words: a strategy that is not that of the workload, or that the policy does not allow, others left out or made
     up, reasons against them that are none, and bytes that are not those of the strategy."""
-    choices, planned, own = plan.provenance.policy.dense, plan.dense, sharding_of(model.stated_workload)
-    is_told = choices is not None or own.is_sharded
+    policy, planned, own = plan.provenance.policy, plan.dense, TrainedDense.stated_by(model.stated_workload)
+    is_told = policy.dense is not None or policy.checkpointing is not None or not own.is_usual
     if is_told != (planned is not None):
         yield f"dense: {'missing' if planned is None else 'there'}, and the workload says {own.words}"
     if planned is None:
         return
-    if (planned.strategy, planned.over) != (own.strategy, own.over):
+    if _terms(planned) != _terms(own):
         yield f"dense: is {planned.words}, and the workload says {own.words}"
-    allowed = [own]
-    if choices is not None:
-        if own not in choices.listed():
-            yield f"dense: {own.words} is none of the policy's choices"
-        if choices.settled is None and plan.moves is None:
-            open_workload = with_sharding(model.stated_workload, type(own)())
-            found = candidates(choices, model.cluster, open_workload, plan.provenance.cost_model)
-            allowed = [sharding_of(each) for each in found]
-    stated = [(each.strategy, each.over) for each in planned.others]
-    others = [(each.strategy, each.over) for each in allowed if each != own]
+    yield from _faults_of_choice(plan, model, own)
+    stated, allowed = [_terms(each) for each in planned.others], _allowed(plan, planned, model, own)
+    others = [_terms(each) for each in allowed if _terms(each) != _terms(own)]
     if sorted(stated) != sorted(others):
         yield f"dense: the other strategies are {others}, the document has {stated}"
     for other in planned.others:
         yield from _faults_of_other(plan, other)
     if own.is_sharded and isinstance(model, StepCosts):
         yield from _faults_of_bytes(model)
+    if own.checkpointing is not None and isinstance(model, StepCosts):
+        yield from _faults_of_activations(model)
+
+
+def _faults_of_choice(plan: Plan, model: CostModel, own: TrainedDense) -> Iterator[str]:
+    """Whether the policy allows what the plan has."""
+    choices, checkpointing = plan.provenance.policy.dense, plan.provenance.policy.checkpointing
+    if choices is not None and sharding_of(model.stated_workload) not in choices.listed():
+        yield f"dense: {own.words} is none of the policy's choices"
+    if checkpointing not in (None, "auto", own.checkpointing or "none"):
+        yield f"dense: {own.words}, and the policy says {checkpointing}"
+
+
+def _allowed(plan: Plan, planned: PlannedDense, model: CostModel, own: TrainedDense) -> list[TrainedDense]:
+    """What the policy leaves open, the plan's own way among it; of a plan that follows another, that alone."""
+    if plan.moves is not None:
+        return [own]
+    choices, found = plan.provenance.policy.dense, [model.stated_workload]
+    if choices is not None and choices.settled is None:
+        open_workload = with_sharding(model.stated_workload, REPLICATED)
+        found = list(candidates(choices, model.cluster, open_workload, plan.provenance.cost_model))
+    is_open = any(each.checkpointing != own.checkpointing for each in planned.others)  # else the workload states it
+    if is_open and plan.provenance.policy.checkpointing == "auto" and isinstance(model, StepCosts):
+        unstated = [with_checkpointing(each, None) for each in found]
+        found = [way for each in unstated for way in checkpoint_candidates("auto", each)]
+    return [TrainedDense.stated_by(each) for each in found]
+
+
+def _terms(dense: TrainedDense) -> tuple[str, str, str]:
+    return dense.strategy, dense.over, in_words(dense.checkpointing)
 
 
 def _faults_of_other(plan: Plan, other: OtherDense) -> Iterator[str]:
@@ -80,3 +108,31 @@ def _bytes_per_parameter(dense: Dense, strategy: str, ranks: int) -> float:
         return (updated + state + gradient) / ranks
     whole = (computed, updated / ranks) if computed < updated else (updated, 0.0)
     return sum(whole) + state / ranks + (gradient / ranks if strategy == "zero2" else gradient)
+
+
+def _faults_of_activations(model: StepCosts) -> Iterator[str]:
+    """Whether what a rank keeps for the backward pass suffices for one that is played tensor by tensor: what layers of
+    checkpointed blocks give within these is let go, and is there again when the backward pass comes to them."""
+    workload = model.workload
+    again = {layer.name for layer in workload.layers if _is_again(workload, layer)}
+    block = {layer.name: layer.block for layer in workload.layers}
+    numbers = {layer.name: layer.output.numbers for layer in workload.layers}
+    read_across = {
+        name for layer in workload.layers for name in layer.inputs if name in block and block[name] != layer.block
+    }
+    kept = {name for name in block if name not in again or name in read_across}
+    most = sum(numbers[name] for name in kept)
+    order = list(dict.fromkeys(block.values()))
+    for number, current in enumerate(order):
+        there = {name for name in kept if order.index(block[name]) <= number}
+        there |= {name for name in block if block[name] == current}
+        most = max(most, sum(numbers[name] for name in there))
+    least = most * workload.dense.activation_bytes * model.peak.samples_per_rank
+    if model.peak.static_buffers or model.peak.rank_bytes["activations"]:
+        held = model.peak.rank_bytes["activations"] + model.peak.rank_bytes["embeddings"]
+        if held < least * (1 - TOLERANCE):
+            yield f"dense: a rank keeps {held!r} bytes for the backward pass, and its blocks take {least!r}"
+
+
+def _is_again(workload: Workload, layer: SizedLayer) -> bool:
+    return is_checkpointed(workload.dense.checkpointing, layer.stated, layer.block)

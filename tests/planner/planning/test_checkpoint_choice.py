@@ -1,0 +1,100 @@
+"""Activation checkpointing as a choice: taken where it pays, told in the plan, verified, simulated."""
+
+from typing import Any
+
+import pytest
+
+from cost_models.workload.models import Workload
+from planner.document.plan import Plan
+from planner.document.planned import planned_model
+from planner.formulation.policy import Policy
+from planner.planning.planning import plan
+from planner.verification.verify import verify
+from tests.oracles.instances import node_group, topology, workload
+from topologies.cluster import Topology
+from topologies.errors import InputError
+
+
+def _cluster(hbm_bytes: float) -> Topology:
+    return topology(node_group("a", ranks=4, hbm_bytes=hbm_bytes))
+
+
+def _deep(**dense: Any) -> Workload:
+    """Half a dozen blocks, whose activations are most of the memory."""
+    blocks = [{"kind": "mlp", "name": f"b{number}", "sizes": [512, 512, 64]} for number in range(6)]
+    layers = [{"kind": "embeddings", "tables": "*"}, *blocks, {"kind": "linear", "name": "head", "out": 1}]
+    return workload([{"rows": 20_000, "dim": 64}, {"rows": 90_000, "dim": 64}], dense={"layers": layers, **dense})
+
+
+def _planned(cluster: Topology, model: Workload, **policy: Any) -> Plan:
+    return plan(cluster, model, policy=Policy.model_validate(policy), effort=0, solver="search", simulate=False)
+
+
+def _kept(of: Plan) -> float:
+    model = planned_model(of)
+    return float(model.base_bytes[0])
+
+
+def test_auto_computes_again_only_where_it_must() -> None:
+    """With room for everything it keeps activations; where these do not fit it computes layers again, and says that
+    the other way does not fit."""
+    roomy = _planned(_cluster(4e9), _deep(), checkpointing="auto")
+    full = _planned(_cluster(4e9), _deep(), checkpointing="full")
+    assert roomy.dense is not None
+    assert roomy.dense.checkpointing is None
+    assert [other.checkpointing for other in roomy.dense.others] == ["full"]
+    assert roomy.objective is not None
+    assert full.objective is not None
+    assert roomy.objective.step_s < full.objective.step_s
+    assert _kept(full) < _kept(roomy)
+    tight = _planned(_cluster((max(rank.bytes["hbm"] for rank in full.ranks) + _kept(roomy)) / 2), _deep(),
+                     checkpointing="auto")  # fmt: skip
+    for each in (roomy, full, tight):
+        assert verify(each) == []
+    assert tight.dense is not None
+    assert tight.dense.checkpointing == "full"
+
+
+def test_plans_without_it_say_nothing_of_it() -> None:
+    """No key of a plan, nor of its workload or policy, is new."""
+    assert '"checkpointing"' not in _planned(_cluster(4e9), _deep()).model_dump_json()
+
+
+def test_a_stated_way_is_kept_and_another_policy_refused() -> None:
+    """auto leaves what a workload states; none beside it is a contradiction."""
+    stated = _deep(checkpointing=["b0", "b1"])
+    found = _planned(_cluster(4e9), stated, checkpointing="auto")
+    assert found.dense is not None
+    assert found.dense.words == "replicate, checkpointing b0, b1"
+    assert verify(found) == []
+    with pytest.raises(InputError, match=r"the workload states b0, b1"):
+        _planned(_cluster(4e9), stated, checkpointing="none")
+
+
+def test_a_plan_that_claims_another_way_is_found_out() -> None:
+    """A document whose strategy is not that of its workload, or of its policy."""
+    found = _planned(_cluster(4e9), _deep(), checkpointing="full")
+    assert found.dense is not None
+    false = found.model_copy(update={"dense": found.dense.model_copy(update={"checkpointing": None})})
+    assert any("checkpointing full" in fault for fault in verify(false))
+
+
+def test_the_simulator_plays_layers_again() -> None:
+    """Its step grows by about as much as the estimate."""
+    plans = [
+        plan(_cluster(4e9), _deep(), policy=Policy.model_validate({"checkpointing": word}), effort=0, solver="search")
+        for word in ("none", "full")
+    ]
+    estimated, simulated = [], []
+    for each in plans:
+        assert each.objective is not None
+        assert each.objective.simulated is not None
+        estimated.append(each.objective.step_s)
+        simulated.append(each.objective.simulated.step_s)
+    assert simulated[1] - simulated[0] == pytest.approx(estimated[1] - estimated[0], rel=0.05)
+
+
+def test_ratings_refuse_it() -> None:
+    """A cost model of tables alone does not ignore it."""
+    with pytest.raises(InputError, match="rates tables alone"):
+        plan(_cluster(4e9), _deep(checkpointing="full"), cost_model="torchrec", effort=0, solver="search")
