@@ -88,9 +88,9 @@ def test_the_simulator_plays_layers_again() -> None:
     estimated, simulated = [], []
     for each in plans:
         assert each.objective is not None
-        assert each.objective.simulated is not None
+        assert each.simulated is not None
         estimated.append(each.objective.step_s)
-        simulated.append(each.objective.simulated.step_s)
+        simulated.append(each.simulated.step_s)
     assert simulated[1] - simulated[0] == pytest.approx(estimated[1] - estimated[0], rel=0.05)
 
 
