@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cost_models.activations import kept_blocks
 from cost_models.dense_sharding import STAGE_OF, sharding_of
 from cost_models.dense_strategies import CUTS, STAGES, DenseStrategy, Stage
 from cost_models.dense_units import dense_units
@@ -50,7 +51,12 @@ def export(request: ExportRequest) -> Exported:
     strategy = strategy_of(sharding.strategy, sharding.over, sum(ranks), ranks[0])
     layers = held_layers(workload.dense, strategy)
     document = dense_strategy(layers, workload.dense, sum(ranks), request.source)
-    return Exported(document, len(request.plan.tables), (*strategy_notes(layers), *_unit_notes(workload, layers)))
+    again = [block.name for block in kept_blocks(workload) if block.is_checkpointed]
+    notes = (*strategy_notes(layers), *_unit_notes(workload, layers))
+    if again:
+        document["checkpointed"] = again
+        notes += ("The step assumes torch.utils.checkpoint around each block of `checkpointed`, before it is sharded",)
+    return Exported(document, len(request.plan.tables), notes)
 
 
 def _unit_notes(workload: Workload, layers: Sequence[HeldLayer]) -> tuple[str, ...]:

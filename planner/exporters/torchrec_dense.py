@@ -1,21 +1,23 @@
-"""What files of embedding runtimes cannot say of a sharded dense part."""
+"""What files of embedding runtimes cannot say of a dense part that is sharded or checkpointed."""
 
-from cost_models.dense_sharding import sharding_of
+from planner.document.dense import TrainedDense
 from planner.exporters.refusals import Placed
 from topologies.errors import InputError
 
 
 def dense_notes(placed: Placed) -> tuple[str, ...]:
-    """Where the strategy of a sharded dense part is written, which is no part of a ShardingPlan."""
-    sharding = sharding_of(placed.model.workload)
-    if not sharding.is_sharded:
+    """Where it is written how the dense part is sharded and checkpointed, which is no part of a ShardingPlan."""
+    dense = TrainedDense.stated_by(placed.model.workload)
+    if dense.is_usual:
         return ()
-    return (f"The dense part is planned as {sharding.words}: export --to fsdp2 writes it as PyTorch takes it",)
+    return (f"The dense part is planned as {dense.words}: export --to fsdp2 writes it as PyTorch takes it",)
 
 
 def expect_replicated(placed: Placed, runtime: str) -> None:
-    """Raise InputError for a sharded dense part, of which `runtime` is told nothing."""
-    sharding = sharding_of(placed.model.workload)
-    if sharding.is_sharded:
-        message = f"{sharding.words} is nothing that a file of {runtime} says; export to torchrec and fsdp2"
-        raise InputError.at(placed.source, message, path="dense.strategy")
+    """Raise InputError for a sharded or checkpointed dense part, of which `runtime` is told nothing."""
+    dense = TrainedDense.stated_by(placed.model.workload)
+    if not dense.is_usual:
+        message = f"{dense.words} is nothing that a file of {runtime} says; export to torchrec and fsdp2"
+        raise InputError.at(
+            placed.source, message, path="dense.strategy" if dense.is_sharded else "dense.checkpointing"
+        )

@@ -37,10 +37,7 @@ def render(layers: Sequence[LayerReasons], console: "Console") -> None:
     console.print()
     console.print("FLOPs and outputs of a sample; activations and seconds of a rank's samples in a step.")
     if any(each.is_checkpointed for each in layers):
-        console.print(
-            f"{AGAIN.strip()} checkpointed: its block keeps its inputs alone and goes forward again, which is"
-        )
-        console.print("counted in its FLOPs and with its backward pass.")
+        console.print(f"{AGAIN.strip()} computed again (checkpointing): in its FLOPs, and with its backward pass.")
     _render_blocks(layers, console)
 
 

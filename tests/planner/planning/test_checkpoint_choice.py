@@ -7,6 +7,8 @@ import pytest
 from cost_models.workload.models import Workload
 from planner.document.plan import Plan
 from planner.document.planned import planned_model
+from planner.exporters.formats import FORMATS, ExportRequest
+from planner.exporters.torchrec import torchrec_constraints
 from planner.formulation.policy import Policy
 from planner.planning.planning import plan
 from planner.verification.verify import verify
@@ -98,3 +100,14 @@ def test_ratings_refuse_it() -> None:
     """A cost model of tables alone does not ignore it."""
     with pytest.raises(InputError, match="rates tables alone"):
         plan(_cluster(4e9), _deep(checkpointing="full"), cost_model="torchrec", effort=0, solver="search")
+
+
+def test_exports_name_what_is_checkpointed_or_refuse() -> None:
+    """PyTorch's strategy lists the blocks, a ShardingPlan points there, and TorchRec's constraints refuse."""
+    found = _planned(_cluster(4e9), _deep(checkpointing=["b0", "b1"]))
+    tables, held = (FORMATS[name].export(ExportRequest(found, "plan")) for name in ("torchrec", "fsdp2"))
+    assert held.document["checkpointed"] == ["b0", "b1"]
+    assert any("torch.utils.checkpoint" in note for note in held.notes)
+    assert any("checkpointing b0, b1" in note for note in tables.notes)
+    with pytest.raises(InputError, match="checkpointing b0, b1 is nothing that a file of constraints says"):
+        torchrec_constraints(found)
