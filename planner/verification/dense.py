@@ -1,7 +1,7 @@
 """Whether the strategy of a plan's dense part is what its policy allows, what it says of others is consistent, and
 ranks hold as much of it as ZeRO's paper says."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from cost_models.dense_sharding import sharding_of
 from cost_models.model import CostModel
@@ -11,7 +11,6 @@ from cost_models.workload.dense_part import COMPUTE_DTYPE_BYTES, Dense
 from cost_models.workload.dense_sharding import REPLICATED
 from cost_models.workload.formats import wire_bytes, written_bytes
 from cost_models.workload.layer_graph import SizedLayer
-from cost_models.workload.models import Workload
 from cost_models.workload.optimizers import ELEMENTWISE
 from planner.document.dense import OtherDense, PlannedDense, TrainedDense
 from planner.document.plan import Plan
@@ -111,28 +110,38 @@ def _bytes_per_parameter(dense: Dense, strategy: str, ranks: int) -> float:
 
 
 def _faults_of_activations(model: StepCosts) -> Iterator[str]:
-    """Whether what a rank keeps for the backward pass suffices for one that is played tensor by tensor: what layers of
-    checkpointed blocks give within these is let go, and is there again when the backward pass comes to them."""
-    workload = model.workload
-    again = {layer.name for layer in workload.layers if _is_again(workload, layer)}
-    block = {layer.name: layer.block for layer in workload.layers}
-    numbers = {layer.name: layer.output.numbers for layer in workload.layers}
-    read_across = {
-        name for layer in workload.layers for name in layer.inputs if name in block and block[name] != layer.block
-    }
-    kept = {name for name in block if name not in again or name in read_across}
-    most = sum(numbers[name] for name in kept)
-    order = list(dict.fromkeys(block.values()))
-    for number, current in enumerate(order):
-        there = {name for name in kept if order.index(block[name]) <= number}
-        there |= {name for name in block if block[name] == current}
-        most = max(most, sum(numbers[name] for name in there))
+    """Whether what a rank keeps for the backward pass suffices for one that is played tensor by tensor. What a layer
+    gives is there until the block has gone back that last needs it: its own, unless that is checkpointed, and readers'.
+    """
+    workload, layers = model.workload, [layer for layer in model.workload.layers if layer.kind != "embeddings"]
+    order = list(dict.fromkeys(layer.block for layer in layers))
+    place = {layer.name: order.index(layer.block) for layer in layers}
+    needed: dict[str, set[int]] = {layer.name: set() for layer in layers}
+    for layer in layers:
+        if not is_checkpointed(workload.dense.checkpointing, layer.stated, layer.block):
+            needed[layer.name].add(place[layer.name])
+        for name in _tensors_read(layer, layers):
+            needed[name] |= {place[layer.name]} - {place[name]}
+    most = 0.0
+    for current in range(len(order)):
+        there = [each for each in layers if min(needed[each.name], default=current + 1) <= current]
+        there += [each for each in layers if place[each.name] == current and each not in there]
+        most = max(most, sum(each.output.numbers for each in there if each.activation_elements))
     least = most * workload.dense.activation_bytes * model.peak.samples_per_rank
-    if model.peak.static_buffers or model.peak.rank_bytes["activations"]:
-        held = model.peak.rank_bytes["activations"] + model.peak.rank_bytes["embeddings"]
-        if held < least * (1 - TOLERANCE):
-            yield f"dense: a rank keeps {held!r} bytes for the backward pass, and its blocks take {least!r}"
+    held = model.peak.rank_bytes["activations"] or model.peak.rank_bytes["embeddings"] / 2  # twice there in an exchange
+    if held < least * (1 - TOLERANCE):
+        yield f"dense: a rank keeps {held!r} bytes for the backward pass, and its blocks take {least!r}"
 
 
-def _is_again(workload: Workload, layer: SizedLayer) -> bool:
-    return is_checkpointed(workload.dense.checkpointing, layer.stated, layer.block)
+def _tensors_read(layer: SizedLayer, layers: Sequence[SizedLayer]) -> Iterator[str]:
+    """The layers whose outputs a layer reads, through those that only join what they read; views need nothing."""
+    if not layer.activation_elements:
+        return
+    of_name = {each.name: each for each in layers}
+    names = [name for name in layer.inputs if name in of_name]
+    while names:
+        read = of_name[names.pop()]
+        if read.activation_elements:
+            yield read.name
+        else:
+            names += [name for name in read.inputs if name in of_name]

@@ -1,6 +1,8 @@
 """Activation checkpointing: what is kept, what is computed again, and what is refused."""
 
+import random
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -9,6 +11,7 @@ from cost_models.dense_size import dense_size, layer_sizes
 from cost_models.step import StepModel
 from cost_models.workload.loading import load_workload
 from cost_models.workload.models import Workload
+from planner.verification.dense import _faults_of_activations
 from topologies.errors import InputError
 from topologies.loading import load_topology
 
@@ -22,7 +25,7 @@ TOWER = [
 
 def of_layers(**dense: object) -> Workload:
     return Workload.model_validate(
-        {"name": "w", "global_batch": 4096, "tables": [TABLE], "dense": {"layers": TOWER, **dense}}
+        {"name": "w", "global_batch": 4096, "tables": [TABLE], "dense": {"layers": TOWER} | dense}
     )
 
 
@@ -91,3 +94,29 @@ def test_what_cannot_be_checkpointed_is_refused_by_name(change: dict[str, object
 def test_models_of_the_catalog_keep_their_content() -> None:
     """A workload that says nothing of checkpointing is written as before."""
     assert "checkpointing" not in load_workload("criteo-kaggle").model_dump(mode="json")["dense"]
+
+
+def _drawn(seed: int) -> Workload:
+    """A graph of 3 to 8 layers, joined at the end, of which some are checkpointed."""
+    drawn, layers, names = random.Random(seed), [{"kind": "embeddings", "tables": "*", "name": "v"}], ["v"]
+    kinds: list[dict[str, Any]] = [
+        {"kind": "mlp", "sizes": [200, 16]},
+        {"kind": "linear", "out": 16},
+        {"kind": "stack"},
+        {"kind": "wukong", "vectors": 2, "compressed": 2, "rank": 4, "sizes": [32], "count": 3},
+    ]
+    for number in range(drawn.randint(2, 7)):
+        read = drawn.sample(names, min(len(names), drawn.choice([1, 1, 2])))
+        layers.append({**drawn.choice(kinds), "name": f"l{number}", "inputs": read})  # type: ignore[dict-item]
+        names.append(f"l{number}")
+    unread = [name for name in names if not any(name in layer.get("inputs", ()) for layer in layers)]
+    layers.append({"kind": "mlp", "name": "top", "inputs": unread, "sizes": [32, 1]})  # type: ignore[dict-item]
+    again = drawn.sample([layer["name"] for layer in layers[1:]], drawn.randint(1, len(layers) - 1))
+    return of_layers(layers=layers, checkpointing=drawn.choice(["full", again]))
+
+
+def test_what_is_kept_is_never_below_a_backward_pass_that_verify_plays() -> None:
+    """On drawn graphs, by the account of each tensor's life that verify keeps."""
+    topology = load_topology("dgx-h100")
+    for seed in range(20):
+        assert list(_faults_of_activations(StepModel(topology, _drawn(seed)))) == []

@@ -81,6 +81,13 @@ def test_a_plan_that_claims_another_way_is_found_out() -> None:
     assert any("checkpointing full" in fault for fault in verify(false))
 
 
+def test_bytes_below_those_of_a_played_backward_pass_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """verify holds what is kept against its own account of each tensor's life."""
+    found = _planned(_cluster(4e9), _deep(), checkpointing="full")
+    monkeypatch.setattr("cost_models.peak.kept_elements", lambda _: 64.0)
+    assert any("bytes for the backward pass" in fault for fault in verify(found))
+
+
 def test_the_simulator_plays_layers_again() -> None:
     """Its step grows by about as much as the estimate."""
     plans = [
