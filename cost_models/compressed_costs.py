@@ -169,9 +169,8 @@ class CompressedCosts(MixedCosts):
         if self.compressions is None:
             return costs
         for terms, index in self._beyond_rows(blocks, kind, self.compressions):
-            for part, more in zip(
-                (costs.fixed, costs.by_rows, costs.everywhere), self._summed(terms, len(index), kind), strict=True
-            ):
+            summed = self.schedule.summed(terms, len(index), kind)
+            for part, more in zip((costs.fixed, costs.by_rows, costs.everywhere), summed, strict=True):
                 part[index] += more
         return costs
 

@@ -315,7 +315,7 @@ class StepCosts(CostModel):
         terms |= self._copy_terms(lambda: lookup)
         if tables.training:
             terms["lookup_backward"] = lookup.backward()
-        parts, memory = self._summed(terms, len(blocks), kind), self.block_memory(blocks, kind)
+        parts, memory = self.schedule.summed(terms, len(blocks), kind), self.block_memory(blocks, kind)
         return BlockCosts(*parts, memory.fixed, memory.by_rows, memory.supported)
 
     def id_sort_seconds(self, blocks: Blocks, kind: int) -> Floats:
@@ -327,7 +327,7 @@ class StepCosts(CostModel):
     def exchange_costs(self, blocks: Blocks, kind: int) -> BlockCosts:
         """What blocks exchange and wait for the copy of a batch, and no bytes."""
         waits = self._copy_terms(lambda: self._lookup(blocks, kind))
-        parts = self._summed(self._exchange_terms(blocks, kind) | waits, len(blocks), kind)
+        parts = self.schedule.summed(self._exchange_terms(blocks, kind) | waits, len(blocks), kind)
         none = np.zeros((len(blocks), 0))
         return BlockCosts(*parts, none, none, np.ones(len(blocks), dtype=bool))
 
@@ -361,17 +361,6 @@ class StepCosts(CostModel):
         """The stages in which blocks exchange something; ids that arrive at their shards do not."""
         arrived = {"input_dist"} if self.coefficients.software.ids_arrive_sharded else set[str]()
         return [stage for stage in EXCHANGE_OF if stage in self.schedule.stage_of_term and stage not in arrived]
-
-    def _summed(self, terms: dict[str, Loads], blocks: int, kind: int) -> tuple[Floats, Floats, Floats]:
-        """[n, C] each of the three parts of the loads of n blocks on a kind of rank."""
-        parts = tuple(np.zeros((blocks, len(self.columns))) for _ in range(3))
-        for term, loads in terms.items():
-            for resource, load in loads.items():
-                for column, factor in self.schedule.targets(term, resource, kind):
-                    for part, value in zip(parts, (load.fixed, load.by_rows, load.everywhere), strict=True):
-                        part[:, column] += value * factor
-        fixed, by_rows, everywhere = parts
-        return fixed, by_rows, everywhere
 
     def block_memory(self, blocks: Blocks, kind: int) -> BlockMemory:
         """The bytes among the costs of each block."""

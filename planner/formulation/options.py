@@ -257,11 +257,11 @@ def uncapped_problem(model: CostModel, options: Options) -> Problem:
         block_replicated=blocks.sharding == DATA_PARALLEL,
         block_copies=model.copies[blocks.table],
         block_rows=options.block_rows,
-        fixed=np.stack([cost.fixed for cost in costs]),
-        by_rows=np.stack([cost.by_rows * of_part for cost in costs]),
-        everywhere=np.stack([cost.everywhere / of_parts for cost in costs]),
-        bytes_fixed=np.stack([cost.bytes_fixed for cost in costs]),
-        bytes_by_rows=np.stack([cost.bytes_by_rows * of_part for cost in costs]),
+        fixed=_of_kinds([cost.fixed for cost in costs]),
+        by_rows=_of_kinds([_unless_one(np.multiply, cost.by_rows, of_part) for cost in costs]),
+        everywhere=_of_kinds([_unless_one(np.divide, cost.everywhere, of_parts) for cost in costs]),
+        bytes_fixed=_of_kinds([cost.bytes_fixed for cost in costs]),
+        bytes_by_rows=_of_kinds([_unless_one(np.multiply, cost.bytes_by_rows, of_part) for cost in costs]),
         allowed=np.stack([cost.supported for cost in costs]) & _within_parts(model, options),
         rank_sets=options.choices.rank_sets,
         table_rank_set=options.choices.table_rank_set,
@@ -269,6 +269,16 @@ def uncapped_problem(model: CostModel, options: Options) -> Problem:
         anti_affinity_groups=options.choices.apart,
     )
     return problem if options.choices.variants is None else _within_budget(problem, model, options)
+
+
+def _of_kinds(parts: list[Floats]) -> Floats:
+    """[K, ...] an array of each kind of rank as one, which is not copied where there is one kind: it is large."""
+    return parts[0][None] if len(parts) == 1 else np.stack(parts)
+
+
+def _unless_one(operation: np.ufunc, values: Floats, by: Floats) -> Floats:
+    """[B, n] `values` multiplied or divided `by` [B, 1]; themselves where that is 1 everywhere."""
+    return values if (by == 1).all() else np.asarray(operation(values, by))
 
 
 def _within_budget(problem: Problem, costed: CostModel, options: Options) -> Problem:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from cost_models.model import critical_rank
+from cost_models.schedule import BLOCKS_AT_ONCE
 from cost_models.shards import (
     DDR_CACHED,
     HBM,
@@ -390,3 +391,16 @@ def test_launching_the_search_of_caches_is_told_beside_the_step() -> None:
         model = StepModel(cluster, workload(tables, **fields))
         assert model.cache_launch_seconds(tiers) == pytest.approx(seconds)
         assert model.cache_launch_seconds(tiers[:1]) == 0.0
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_block_costs_the_same_among_many(seed: int) -> None:
+    """What a block costs does not depend on how many others are costed in the same call, to the last bit."""
+    instance = tiny_instance(seed)
+    model, blocks = instance.model, instance.options.blocks
+    copies = BLOCKS_AT_ONCE // len(blocks) + 2
+    for kind in range(model.kind_count):
+        alone = model.block_costs(blocks, kind)
+        among = model.block_costs(blocks.take(np.tile(np.arange(len(blocks)), copies)), kind)
+        for name, values in vars(alone).items():
+            assert np.array_equal(getattr(among, name), np.concatenate([values] * copies)), name

@@ -3,6 +3,7 @@
 Small blocks pack well, but cost more: how small is best shows only when they are placed.
 """
 
+import functools
 import itertools
 
 import numpy as np
@@ -53,10 +54,8 @@ def capped_blocks(problem: Problem, relaxed: FluidSolution, tight: Bools) -> lis
     if (shared & tight).any():
         both[1:1] = [(POOL_CAPS[0], cap) for cap in SHARED_POOL_CAPS]
     caps = [*itertools.product(both, stage_caps), ((np.inf, np.inf), np.inf)]
-    masks = (
-        (of_pool, _capped(problem, seconds, size / np.where(shared & tight, of_pool[1], of_pool[0]), of_stage))
-        for of_pool, of_stage in caps
-    )
+    sizes = {of_pool: _largest_of(size / np.where(shared & tight, of_pool[1], of_pool[0])) for of_pool, _ in caps}
+    masks = ((of_pool, _capped(problem, seconds, sizes[of_pool], of_stage)) for of_pool, of_stage in caps)
     return list({mask.tobytes(): (of_pool, mask) for of_pool, mask in masks}.values())
 
 
@@ -86,14 +85,19 @@ def _largest_pool_shares(problem: Problem) -> Floats:
     return np.asarray(share)
 
 
+def _largest_of(values: Floats) -> Floats:
+    """[B] the largest in each row of [B, M]: column by column, as rows are short and many."""
+    return np.asarray(functools.reduce(np.maximum, values.T))
+
+
 def _capped(problem: Problem, seconds: Floats, size: Floats, of_stage: float) -> Bools:
-    """Return the blocks [B] that take at most this share of a stage and whose `size` [B, M] is at most 1 in each tier,
-    world-wide ones among them.
+    """Return the blocks [B] that take at most this share of a stage and whose `size` [B] is at most 1, world-wide ones
+    among them.
 
     A table without any other option of such blocks keeps those of its smallest one.
     """
     fits = np.isfinite(seconds) & problem.usual
-    peak = np.where(fits, np.maximum(np.where(fits, seconds, 0.0) / of_stage, size.max(axis=1)), np.inf)
+    peak = np.where(fits, np.maximum(np.where(fits, seconds, 0.0) / of_stage, size), np.inf)
     start = problem.block_start[:-1]
     worst = np.where(problem.option_units > 0, np.minimum.reduceat(peak, start), np.maximum.reduceat(peak, start))
     worst[problem.is_world_wide[start]] = np.inf
