@@ -62,6 +62,9 @@ def _registry() -> "pint.UnitRegistry[float]":
     return registry
 
 
+_TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
+"""Seconds of the units in which flags say most times, so that these need no units library, which takes a quarter of a
+second to load."""
 # A number, then a unit that may itself hold digits only as an exponent: no arithmetic is evaluated.
 _QUANTITY = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([A-Za-zµμ$/*^ ]*)")
 
@@ -72,14 +75,23 @@ def parse_quantity(text: str, unit: str, example: str) -> float:
 
     Raises ValueError, with the remedy, for a missing, unknown or wrong unit and for what is no finite number.
     """
-    import pint
-
     quantity = _QUANTITY.fullmatch(text.strip())
     if quantity is None:
         raise ValueError(f"{shown(text)} is not a quantity; write a number and a unit, for example {example}")
     number, name = float(quantity[1]), quantity[2].replace("$", "dollar").strip()
+    is_usual = unit == "second" and name in _TIMES
+    value = number * _TIMES[name] if is_usual else _converted(text, number, name, unit, example)
+    if not math.isfinite(value):
+        raise ValueError(f"{shown(text)} is not a finite number")
+    return value
+
+
+def _converted(text: str, number: float, name: str, unit: str, example: str) -> float:
+    """The number of `unit` in this number of `name`, which stand in `text`. Raises as `parse_quantity` does."""
+    import pint
+
     try:
-        value = float(_registry().Quantity(number, name).to(unit).magnitude)
+        return float(_registry().Quantity(number, name).to(unit).magnitude)
     except pint.UndefinedUnitError:
         raise ValueError(f"unknown unit {name!r} in {shown(text)}; write for example {example}") from None
     except pint.DimensionalityError:
@@ -87,9 +99,6 @@ def parse_quantity(text: str, unit: str, example: str) -> float:
         raise ValueError(f"{shown(text)} {what}; write for example {example}") from None
     except (pint.PintError, SyntaxError, TypeError, ValueError, AttributeError):
         raise ValueError(f"{shown(text)} is not a quantity; write for example {example}") from None
-    if not math.isfinite(value):
-        raise ValueError(f"{shown(text)} is not a finite number")
-    return value
 
 
 def parse_fraction(value: object) -> float:

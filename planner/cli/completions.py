@@ -18,11 +18,12 @@ def of_words(words: Callable[[], Iterable[str]]) -> Complete:
 
 
 def of_lists(words: Callable[[], Iterable[str]]) -> Complete:
-    """The last word of a list with commas, none of them twice."""
+    """The last word of a list with commas, none of them twice; a word may be given with a value, as in `step=1%`."""
 
     def complete(incomplete: str) -> list[str]:
         *before, last = incomplete.split(",")
-        return [",".join([*before, word]) for word in words() if word.startswith(last) and word not in before]
+        said = [each.partition("=")[0] for each in before]
+        return [",".join([*before, word]) for word in words() if word.startswith(last) and word not in said]
 
     return complete
 
@@ -81,3 +82,29 @@ def cost_models() -> Iterable[str]:
     from cost_models.registry import COST_MODELS
 
     return COST_MODELS
+
+
+def goals() -> Iterable[str]:
+    """What plans are told apart by."""
+    from typing import get_args
+
+    from planner.problem.goals import GoalName
+
+    return get_args(GoalName)
+
+
+def dense_strategies() -> Iterable[str]:
+    """How ranks may hold the dense part: sharded over all ranks, or over those of a node."""
+    from cost_models.workload.dense_sharding import STRATEGY_WORDS
+
+    words = (*STRATEGY_WORDS, "auto")
+    return (*words, *(f"{word}=node" for word in words if word != "replicate"))
+
+
+def solvers() -> Iterable[str]:
+    """What may follow a search."""
+    from typing import get_args
+
+    from planner.planning.integer_solution import Solver
+
+    return get_args(Solver)

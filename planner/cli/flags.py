@@ -173,6 +173,7 @@ GoalsFlag = Annotated[
         metavar="A,B=SHARE,...",
         help="Order of preference among plans, each with the share of its best value that may be given up for those"
         " after it: step, crowded_ranks, blocks, fullest_rank, moved_bytes. Unset: step=0.1% first.",
+        autocompletion=completions.of_lists(completions.goals),
     ),
 ]
 SyncEveryFlag = Annotated[
@@ -185,6 +186,7 @@ DenseFlag = Annotated[
         metavar="WORD[=node]",
         help="How ranks hold the dense part: replicate, zero1, zero2, fsdp, or auto for the shortest step; =node shares"
         " shards among the ranks of each node. Unset: as the workload says.",
+        autocompletion=completions.of_words(completions.dense_strategies),
     ),
 ]
 CheckpointingFlag = Annotated[

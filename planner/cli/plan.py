@@ -83,6 +83,7 @@ def plan(
             metavar="WORD",
             help="auto: search, then an integer programme if it has at most 1,000 variables and the gap is above"
             " --gap; ilp: if at most 20,000, else refused; search: none.",
+            autocompletion=completions.of_words(completions.solvers),
         ),
     ] = "auto",
     write_model: Annotated[

@@ -1,7 +1,6 @@
 """Tables that two plans hold otherwise, and the bytes that move between them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -84,12 +83,15 @@ def restarted(before: Plan, after: Plan) -> list[str]:
     ]
 
 
-def _placement(table: TablePlan | None) -> TablePlan | None:
+def _placement(table: TablePlan | None) -> tuple[object, ...]:
     """How a table is held, but for which of its rows an id has, and for the bytes that a cost model counts."""
     if table is None:
-        return None
-    shards = replace(table.shards, bytes=np.zeros_like(table.shards.bytes))
-    return table.model_copy(update={"remap": None, "shards": shards})
+        return ()
+    head = tuple(value for name, value in table if name not in ("remap", "shards"))
+    shards = table.shards
+    of_each = (shards.rank, shards.row_start, shards.rows, shards.column_start, shards.columns)
+    places = np.stack(of_each, dtype=np.int64)
+    return *head, places.tobytes(), None if shards.hot_rows is None else shards.hot_rows.tobytes()
 
 
 def _form(table: TablePlan | None, copies: int) -> str:

@@ -44,9 +44,15 @@ class HeldLayer:
 
 
 def export(request: ExportRequest) -> Exported:
-    """Return how the dense part of a plan is held; see `dense_strategy`."""
+    """Return how the dense part of a plan is held; see `dense_strategy`.
+
+    Raises InputError also for a plan for HugeCTR, which trains the dense part itself (its Model.add of DenseLayer).
+    """
     placed = Placed.of(request.plan, request.source)
     workload, ranks = placed.model.workload, placed.ranks_of_host
+    if workload.software == "hugectr":
+        message = "is for hugectr, which trains the dense part itself, without PyTorch; plan with --runtime torchrec"
+        raise InputError.at(request.source, message, path="provenance.workload.content.software")
     sharding = sharding_of(workload)
     strategy = strategy_of(sharding.strategy, sharding.over, sum(ranks), ranks[0])
     layers = held_layers(workload.dense, strategy)

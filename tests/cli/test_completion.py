@@ -30,6 +30,11 @@ def test_words_of_the_planner(offered):
     assert offered("export plan.json --to ") == list(FORMATS)
     assert offered("plan --runtime tor") == ["torchrec"]
     assert offered("plan --format m") == ["markdown"]
+    assert offered("plan --solver ") == ["auto", "search", "ilp"]
+    assert offered("plan --dense zero1") == ["zero1", "zero1=node"]
+    assert offered("verify --goals step=1%,b") == ["step=1%,blocks"]
+    assert offered("plan --goals step=1%,st") == []
+    assert offered("topology export dgx-h100 --to ") == ["astra-sim", "infragraph"]
 
 
 def test_tables_of_a_plan(offered, plan_file, monkeypatch):

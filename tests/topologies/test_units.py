@@ -15,6 +15,7 @@ from topologies.units import (
     Seconds,
     Share,
     _as_dumped,
+    _converted,
     format_bytes,
     format_seconds,
     parse_fraction,
@@ -135,3 +136,9 @@ def test_what_is_in_the_unit_already_needs_no_library(number: float) -> None:
     assert _as_dumped("40GB", "B") is None
     assert _as_dumped("2us", "s") is None
     assert _as_dumped("1e999B", "B") is None
+
+
+@given(st.floats(0, 1e6), st.sampled_from(["s", "ms", "us"]))
+def test_usual_times_are_those_of_the_library(number: float, name: str) -> None:
+    """To the last bit."""
+    assert parse_quantity(f"{number!r} {name}", "second", "2us") == _converted("", number, name, "second", "2us")

@@ -202,3 +202,6 @@ def test_torchrec_is_told_how_to_wrap_it() -> None:
     replicated = FORMATS["fsdp2"].export(ExportRequest(_planned(TWO_NODES, _tiny(), None), "plan"))
     assert replicated.document is not None
     assert replicated.document["api"] == "ddp"
+    theirs = plan(TWO_NODES, _tiny().model_copy(update={"software": "hugectr"}), effort=0)
+    with pytest.raises(InputError, match="hugectr, which trains the dense part itself"):
+        FORMATS["fsdp2"].export(ExportRequest(theirs, "plan"))
