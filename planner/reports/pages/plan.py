@@ -7,11 +7,11 @@ import numpy as np
 import pandas as pd
 
 from cost_models.model import CostModel
-from cost_models.shards import MEMORY_TIERS, SHARED_BY, MemoryTier
+from cost_models.shards import MEMORY_TIERS, SHARED_BY, Floats, MemoryTier
 from cost_models.step_costs import StepCosts
 from planner.diagnosis.fixed_part import fixed_part
 from planner.document.plan import Objective, Plan, StageTime
-from planner.document.planned import planned_model
+from planner.document.planned import placed_shards, planned_model
 from planner.reports.dense_strategy import strategy_words
 from planner.reports.pages.charts import (
     INK,
@@ -150,21 +150,34 @@ def _words(name: str) -> str:
 
 
 def _loads(plan: Plan, model: CostModel) -> Chart:
-    """How long each rank is busy in each stage."""
-    names = [stage.name for stage in plan.stages if any(rank.seconds.get(stage.name) for rank in plan.ranks)]
-    totals = [sum(rank.seconds.values()) for rank in plan.ranks]
+    """How long each rank is busy in each stage: for its tables, beyond what it takes without any; and in all."""
+    whole = np.array([[rank.seconds.get(name, 0.0) for name in model.stages] for rank in plan.ranks])  # [W, S]
+    nothing = model.linearised_at(placed_shards(plan)).evaluate_nothing().rank_stage_seconds
+    views = [_loads_view(plan, model, "in all", whole)]
+    note = "A stage lasts as long as its busiest rank, so the step is no less than the highest bar."
+    if model.quantity != "step":
+        note = "The rating is that of the busiest rank."
+    elif (added := np.maximum(whole - nothing, 0.0)).any():
+        views.insert(0, _loads_view(plan, model, "for tables", added))
+        note += " For tables: without what a stage takes on each rank whatever is placed."
+    return Chart("ranks", "Load of each rank", tuple(views), note)
+
+
+def _loads_view(plan: Plan, model: CostModel, label: str, seconds: Floats) -> View:
+    """These `seconds` [W, S]."""
+    shown = np.flatnonzero(seconds.any(axis=0)).tolist()
+    names, totals = [model.stages[s] for s in shown], seconds.sum(axis=1).tolist()
     scale = _scale(totals, model)
     data = []
-    for name, colour in zip(names, colours(names, COLOURS), strict=True):
-        seconds = [rank.seconds.get(name, 0.0) for rank in plan.ranks]
+    for s, name, colour in zip(shown, names, colours(names, COLOURS), strict=True):
         hover_texts = [
             hover(
                 f"rank {rank.rank:,} on node {rank.node:,}",
-                {_words(name): scale.text(value), "in all": scale.text(total)},
+                {_words(name): scale.text(value), label: scale.text(total)},
             )
-            for rank, value, total in zip(plan.ranks, seconds, totals, strict=True)
+            for rank, value, total in zip(plan.ranks, seconds[:, s].tolist(), totals, strict=True)
         ]
-        data.append(_by_rank(plan, _words(name), [value / scale.divisor for value in seconds], colour, hover_texts))
+        data.append(_by_rank(plan, _words(name), (seconds[:, s] / scale.divisor).tolist(), colour, hover_texts))
     drawn = layout(
         400 + legend_px(names),
         barmode="stack",
@@ -173,10 +186,7 @@ def _loads(plan: Plan, model: CostModel) -> Chart:
         xaxis=axis("rank", showgrid=False),
         yaxis=axis(escaped(scale.titled("busy")), rangemode="tozero"),
     )
-    note = "A stage lasts as long as its busiest rank, so the step is no less than the highest bar."
-    if model.quantity != "step":
-        note = "The rating is that of the busiest rank."
-    return Chart("ranks", "Load of each rank", (View("", data, drawn),), note)
+    return View(label, data, drawn)
 
 
 def _by_rank(plan: Plan, name: str, values: Sequence[float], colour: str, hovers: Sequence[str]) -> Json:

@@ -45,10 +45,16 @@ def test_stages_are_those_of_the_plan(found: Plan, page: Page) -> None:
 
 
 def test_every_rank_shows_its_seconds(found: Plan, page: Page) -> None:
-    data = chart(page, "ranks").views[0].data
+    tables, whole = chart(page, "ranks").views
+    data = whole.data
     assert np.sum([trace["y"] for trace in data], axis=0) == pytest.approx(
         [1e3 * sum(rank.seconds.values()) for rank in found.ranks]
     )
+    alone, every = (np.sum([trace["y"] for trace in view.data], axis=0) for view in (tables, whole))
+    scale = 1e-3 if "µs" in tables.layout["yaxis"]["title"]["text"] else 1.0
+    assert np.ptp(every - scale * alone) == pytest.approx(0, abs=1e-9), "ranks are alike but for their tables"
+    assert (scale * alone > 0).all()
+    assert (scale * alone < every).all()
 
 
 def test_hbm_belongs_to_ranks_and_ddr_to_nodes(found: Plan, page: Page) -> None:
