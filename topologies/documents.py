@@ -23,6 +23,7 @@ from topologies.messages import did_you_mean as did_you_mean
 from topologies.messages import field_names as field_names
 from topologies.messages import unknown_key as unknown_key
 from topologies.sources import note
+from topologies.yaml_trees import compose
 
 Position = tuple[int, int]
 EVERY = "*"
@@ -136,44 +137,8 @@ class Document:
         return Fault(document.source, line, column, ".".join(map(str, path)), message)
 
 
-_REMEDIES = {
-    "mapping values are not allowed": "put text that holds ': ' in quotes, and check the indentation",
-    "cannot start any token": "indent with spaces, not tabs, put text that begins with @, ` or % in quotes",
-    "could not find expected ':'": "every key needs a colon and a space after it",
-}
-"""What to do about the commonest words of the YAML library."""
-
 Origin = tuple[Document, tuple[Key, ...]]
 """A document that said a value, and where in it."""
-
-
-class _Loader(yaml.CSafeLoader):
-    """The C loader, which refuses a key that stands twice in one mapping."""
-
-
-def _construct_mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
-    first: dict[str, yaml.Node] = {}
-    for key, _ in node.value:
-        if not isinstance(key, yaml.ScalarNode):
-            raise yaml.MarkedYAMLError(problem="a key must be a plain word", problem_mark=key.start_mark)
-        if key.tag == "tag:yaml.org,2002:merge":
-            continue
-        if key.value in first:
-            line = first[key.value].start_mark.line + 1
-            problem = f"the key {key.value!r} stands twice, first in line {line}; keep one"
-            raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
-        first[key.value] = key
-    loader.flatten_mapping(node)
-    return {_key(loader, k): loader.construct_object(v, deep=True) for k, v in node.value}
-
-
-def _key(loader: _Loader, node: yaml.Node) -> Any:
-    """A key's value; `on` and its like, which YAML 1.1 takes for true and false, are words here."""
-    is_word = node.tag == "tag:yaml.org,2002:bool" and node.value.lower() in ("on", "off", "yes", "no")
-    return node.value if is_word else loader.construct_object(node)
-
-
-_Loader.add_constructor("tag:yaml.org,2002:map", _construct_mapping)
 
 
 STDIN = Path("-")
@@ -200,38 +165,11 @@ def read_yaml(path: Path, name: str | None = None) -> Document:
 
 def parse_yaml(text: str, source: str) -> Document:
     """`read_yaml` for text that is already in memory."""
-    root, data = _compose(text, source)
+    root, data = compose(text, source)
     if root is None or data is None:
         raise InputError.at(source, "is empty")
     tree = root
     return Document(data, source, lambda path: _position(tree, path))
-
-
-def _compose(text: str, source: str) -> tuple[yaml.Node | None, Any]:
-    """The tree of positions and the data of one YAML text; (None, None) for an empty one."""
-    try:
-        loader = _Loader(text)
-        try:
-            root = loader.get_single_node()
-            return root, None if root is None else loader.construct_document(root)
-        finally:
-            loader.dispose()
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line, column = (mark.line + 1, mark.column + 1) if mark else (0, 0)
-        problem = error.problem or "is not valid YAML"
-        message = problem + next((f"; {remedy}" for words, remedy in _REMEDIES.items() if words in problem), "")
-        raise InputError.at(source, message, line=line, column=column) from None
-    except yaml.reader.ReaderError as error:
-        control = yaml.reader.Reader.NON_PRINTABLE.search(text)
-        before = text[: control.start()] if control else ""
-        line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
-        message = f"is not valid YAML: {error.reason}; leave the character out, or write its escape in double quotes"
-        raise InputError.at(source, message, line=line, column=column) from None
-    except (yaml.YAMLError, ValueError) as error:  # ValueError: 2024-13-45, a number of 5,000 digits
-        raise InputError.at(source, f"is not valid YAML: {' '.join(str(error).split())}") from None
-    except RecursionError:
-        raise InputError.at(source, "is nested too deeply") from None
 
 
 def _position(node: yaml.Node, path: Sequence[Key]) -> Position:
@@ -298,7 +236,7 @@ def override(document: Document, path: str, value: str, model: type[BaseModel], 
     for messages. Raises InputError for a path that the `model` does not have, or a value that is not YAML.
     """
     try:
-        _, data = _compose(value, words)
+        _, data = compose(value, words)
     except InputError as error:
         raise InputError.at(words, f"the value is not YAML: {error.faults[0].message}") from None
     assign(document, path, data, model, (Document(None, words), ()))

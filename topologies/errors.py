@@ -8,6 +8,10 @@ HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
 """Unicode's categories of characters that steer a terminal, turn the direction of text, or cannot be seen."""
 
 
+MOST_CHARACTERS = 4_000
+"""The most characters of a message, or of the path of a field: names and values come from files of others."""
+
+
 @dataclass(frozen=True, order=True)
 class Fault:
     """One thing that is wrong in an input.
@@ -21,6 +25,12 @@ class Fault:
     column: int
     path: str
     message: str
+
+    def __post_init__(self) -> None:
+        for name in ("path", "message"):
+            text = getattr(self, name)
+            if len(text) > MOST_CHARACTERS:  # the end stays, too: that is where the remedy stands
+                object.__setattr__(self, name, f"{text[: MOST_CHARACTERS - 1000]} … {text[-900:]}")
 
     def __str__(self) -> str:
         position = f":{self.line}:{self.column}" if self.line else ""

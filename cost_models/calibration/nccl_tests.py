@@ -18,8 +18,8 @@ OPERATIONS: dict[str, CollectiveOperation] = {
 """The operation of each program, by the program's name without `_perf`."""
 COLUMNS = ("operation", "ranks", "buffer_bytes", "seconds")
 _PROGRAM = re.compile(r"\b(" + "|".join(OPERATIONS) + r")_perf\b")
-_RANK = re.compile(r"^#\s+Rank\s+(\d+)\b")
-_ROW = re.compile(r"^\s*(\d+)\s+\d+\s+\w+\s+\S+\s+-?\d+\s+([\d.]+)\s+[\d.]+\s+[\d.]+\s+\S+\s+([\d.]+)\s")
+_RANK = re.compile(r"^#\s+Rank\s+(\d{1,9})\b")
+_ROW = re.compile(r"^\s*(\d{1,18})\s+\d+\s+\w+\s+\S+\s+-?\d+\s+(\d{1,18}(?:\.\d*)?)\s+[\d.]+\s+[\d.]+\s+\S+\s+[\d.]+\s")
 
 
 def read_logs(paths: Sequence[Path]) -> pd.DataFrame:

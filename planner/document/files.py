@@ -83,6 +83,8 @@ def read_json(path: str | Path, otherwise: str = "must be a mapping of keys") ->
         raise _repeated(source, text) from None
     except json.JSONDecodeError as error:
         raise InputError.at(source, f"is not JSON: {error.msg}", line=error.lineno, column=error.colno) from None
+    except ValueError:
+        raise InputError.at(source, "holds a whole number of thousands of digits, which is no quantity") from None
     if not isinstance(data, dict):
         raise InputError.at(source, otherwise)
     return data

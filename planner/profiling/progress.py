@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 
+from planner.document.files import replacing
 from planner.profiling.sources.source import Task
 from planner.profiling.statistics import FeatureCounts
 
@@ -68,14 +68,15 @@ class Progress:
             arrays |= {f"{index}.{name}": array for name, array in counts.arrays().items()}
         head = {"format": FORMAT, "key": self.key, "done": sorted(self.done)}
         arrays["head"] = np.frombuffer(json.dumps(head).encode(), np.uint8)
-        partial = self.file.with_name(f"{self.file.name}.tmp")
-        with partial.open("wb") as stream:
+        with replacing(self.file) as stream:
             np.savez(stream, **arrays)
-        partial.replace(self.file)
         self._saved_s = time.monotonic()
 
     def load(self) -> bool:
-        """Go on from the file of progress; whether there is one that was made with the same data and flags."""
+        """Go on from the file of progress; whether there is one that was made with the same data and flags.
+
+        One that is damaged counts as absent.
+        """
         if self.file is None or not self.file.exists():
             return False
         try:
@@ -89,7 +90,7 @@ class Progress:
                     own = {key.removeprefix(prefix): arrays[key] for key in arrays.files if key.startswith(prefix)}
                     counts[name] = FeatureCounts.of_arrays(own)
                 done = {int(position) for position in head["done"]}
-        except (OSError, ValueError, KeyError, EOFError, BadZipFile):
+        except Exception:  # noqa: BLE001 - a damaged archive may raise anything
             return False
         if not done <= set(range(len(self.tasks))):
             return False

@@ -2,7 +2,8 @@
 
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +13,7 @@ import pandas as pd
 
 from planner.document import spreadsheets
 from planner.document.files import read_json, write_file
-from topologies.errors import InputError
+from topologies.errors import InputError, shown
 
 KIND, SCHEMA_VERSION = "study_results", 1
 STAGE_PREFIX, SECONDS_SUFFIX = "stage_", "_s"
@@ -137,7 +138,8 @@ def read_results(path: str | Path) -> StudyResults:
         data = read_json(path)
         if data.get("kind") != KIND:
             raise InputError.at(str(path), "holds no results of a study (`planner study … -o results.json`)")
-        return _from_head(data, pd.DataFrame(data["points"]))
+        with _wholeness(path):
+            return _from_head(data, pd.DataFrame(data["points"]))
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -145,12 +147,23 @@ def read_results(path: str | Path) -> StudyResults:
         table = pq.read_table(path)
     except OSError as error:
         raise InputError.at(str(path), f"cannot be read: {error.strerror or error}") from None
-    except pa.ArrowInvalid:
+    except (pa.ArrowException, UnicodeDecodeError):  # its own words may be no text
         raise InputError.at(str(path), "is no Parquet file; name results of `planner study`") from None
     head = (table.schema.metadata or {}).get(METADATA)
     if head is None:
         raise InputError.at(str(path), "holds no results of a study (`planner study … -o results.parquet`)")
-    return _from_head(json.loads(head), table.to_pandas())
+    with _wholeness(path):
+        return _from_head(json.loads(head), table.to_pandas())
+
+
+@contextmanager
+def _wholeness(path: Path) -> Iterator[None]:
+    """Turn what goes wrong meanwhile into an InputError: the results lack a part, or it is of another kind."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        message = f"holds no whole results of a study: {shown(error)}; write them anew with planner study"
+        raise InputError.at(str(path), message) from None
 
 
 def _parquet(results: StudyResults) -> bytes:

@@ -15,6 +15,9 @@ from topologies.cluster import Topology
 from topologies.documents import Document, Record, override, parse_yaml, read_yaml, validate, with_fields
 from topologies.errors import InputError
 
+LAUGHS = "a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 12))
+"""Twelve lines that stand for 6 x 10^10 words."""
+
 
 class _Row(Record):
     name: str
@@ -142,7 +145,12 @@ def test_merged_mappings_have_positions_too() -> None:
         ("rows: a: b\n", "put text that holds ': ' in quotes"),
         ("\trows: []\n", "indent with spaces"),
         ("? [1, 2]\n: 3\n", "t.yaml:1:3: a key must be a plain word"),
-        ("rows: 2024-13-45\n", "is not valid YAML: month must be in 1..12"),
+        ("rows: 2024-13-45\n", "t.yaml:1:7: is not valid YAML: month must be in 1..12"),
+        ("rows: " + "9" * 5000, "t.yaml:1:7: is not valid YAML: Exceeds the limit"),
+        ("a: 1\nrows: !!bool z\n", "t.yaml:2:7: is not valid YAML: its tag does not fit: 'z'; put text in quotes"),
+        ("rows: !!int ''\n", "t.yaml:1:7: is not valid YAML: its tag does not fit"),
+        ("rows: !!timestamp x\n", "t.yaml:1:7: is not valid YAML: its tag does not fit"),
+        (LAUGHS, "its aliases (*) stand for more than 1,000,000 values; write those that are needed"),
         ("rows: " + "[" * 5000 + "]" * 5000, "t.yaml"),
         ("rows: &a [*a]\n", "t.yaml:1:7"),
         ("rows: !!python/object:os.system {}\n", "could not determine a constructor"),

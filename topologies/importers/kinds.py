@@ -20,6 +20,7 @@ from topologies.importers import (
     topograph,
 )
 from topologies.importers.facts import Facts, Text, read_text
+from topologies.yaml_trees import MALFORMED
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ def recognised(text: str) -> Format | None:
             return form
     try:
         data = yaml.load(text, Loader=yaml.CSafeLoader)
-    except (yaml.YAMLError, ValueError, RecursionError):
+    except MALFORMED:
         data = None
     for form, fits in _DOCUMENTS:
         if fits(data):

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import pyarrow as pa
@@ -111,6 +112,22 @@ def test_progress_of_other_data_is_not_used(log: Path, tmp_path: Path, damage: s
     assert found is not None
     assert shares == ([0.0] if damage == "none" else [])
     assert [table.profile() for table in found] == profiles(log, batch=other.batch)
+
+
+def test_any_flipped_byte_of_progress_is_a_miss_or_changes_nothing(log: Path, tmp_path: Path) -> None:
+    """The file is an archive whose parts carry checksums: what is damaged counts as absent, and nothing is raised."""
+    file = tmp_path / "progress"
+    settings = Settings(batch=1000, memory_bytes=1 << 20, workers=1, progress_file=file)
+    assert profile(source(log), {}, settings, stop=lambda: True) is None
+    whole = file.read_bytes()
+    random = Random(0)
+    for _ in range(12):
+        damaged = bytearray(whole)
+        damaged[random.randrange(len(damaged))] ^= 1 << random.randrange(8)
+        file.write_bytes(damaged)
+        found = profile(source(log), {}, settings)
+        assert found is not None
+        assert [table.profile() for table in found] == profiles(log)
 
 
 def test_a_share_of_the_data_is_spread_over_it(log: Path) -> None:
