@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from topologies.documents import Document, assign
 from topologies.errors import Fault, InputError
+from topologies.sources import is_file
 
 KEYS = frozenset({"base", "set"})
 
@@ -41,7 +42,7 @@ def base_path(document: Document, name: str, find: Callable[[str], Path], chain:
     """
     beside = (document.directory or Path()) / name
     try:
-        path = beside if beside.is_file() else find(name)
+        path = beside if is_file(beside) else find(name)
     except InputError as error:
         raise InputError([document.fault(("base",), f"{name!r} {fault.message}") for fault in error.faults]) from None
     if path.resolve() in chain:

@@ -8,6 +8,7 @@ from pathlib import Path
 from topologies.documents import STDIN, Document, did_you_mean, read_yaml
 from topologies.errors import InputError
 from topologies.instances import Instances
+from topologies.sources import is_file, is_pipe
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Shelf:
         if str(name_or_path) == str(STDIN):
             return STDIN
         path = Path(name_or_path)
-        if path.is_file() or path.is_fifo():  # `-t <(sed … topology.yaml)` is a pipe
+        if is_file(path) or is_pipe(path):  # `-t <(sed … topology.yaml)` is a pipe
             return path
         shipped = self.directory / f"{name_or_path}.yaml"
         names = self.names()

@@ -19,6 +19,22 @@ def recorded() -> Iterator[list[Path]]:
         _read.reset(before)
 
 
+def is_file(path: str | Path) -> bool:
+    """Whether there is a file to read; of a name that cannot be one (too long, a NUL in it), no."""
+    try:
+        return Path(path).is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def is_pipe(path: str | Path) -> bool:
+    """Whether there is a pipe to read, as a shell makes for `<(…)`."""
+    try:
+        return Path(path).is_fifo()
+    except (OSError, ValueError):
+        return False
+
+
 def note(path: Path) -> Path:
     """Say that a file is read as an input; the file."""
     files = _read.get()

@@ -161,6 +161,11 @@ def _is_of_collectives(path: Path) -> bool:
     return "laws" in _document(path).data
 
 
+def _shipped(folder: str, name: str) -> Path | None:
+    """The shipped file of a name. The name may be that of somebody's topology: it is compared, and never a path."""
+    return next((path for path in (_DIRECTORY / folder).glob("*.yaml") if path.stem == name), None)
+
+
 @cache
 def device_coefficients(device: str) -> DeviceCoefficients:
     """Those of a device; the default's, under the name `default`, where the device has no file.
@@ -172,10 +177,9 @@ def device_coefficients(device: str) -> DeviceCoefficients:
     default = directory / "default.yaml"
     for path in _own_files():
         if not _is_of_collectives(path) and _document(path).data.get("name") == device:
-            shipped = directory / f"{device}.yaml"
-            return _read(path, DeviceCoefficients, base=default, between=shipped if shipped.is_file() else None)
-    own = directory / f"{device}.yaml"
-    if not own.is_file():
+            return _read(path, DeviceCoefficients, base=default, between=_shipped("devices", device))
+    own = _shipped("devices", device)
+    if own is None:
         return _read(default, DeviceCoefficients)
     same = _document(own).data.get("same_chip_as")
     return _read(own, DeviceCoefficients, base=default, between=directory / f"{same}.yaml" if same else None)
@@ -184,8 +188,7 @@ def device_coefficients(device: str) -> DeviceCoefficients:
 @cache
 def link_coefficients(kind: str, default: Literal["default-scale-up", "default-scale-out"]) -> LinkCoefficients:
     """Those of a link kind (`nvlink3`, `roce`, `pcie` …), or the named default's."""
-    own = _DIRECTORY / "links" / f"{kind}.yaml"
-    return _read(own if own.is_file() else _DIRECTORY / "links" / f"{default}.yaml", LinkCoefficients)
+    return _read(_shipped("links", kind) or _DIRECTORY / "links" / f"{default}.yaml", LinkCoefficients)
 
 
 @cache
@@ -213,8 +216,8 @@ def harness_coefficients(name: str) -> HarnessCoefficients:
 @cache
 def host_coefficients(name: str) -> HostCoefficients | None:
     """What is known of the host's work under a software profile; None where nothing is."""
-    path = _DIRECTORY / "host" / f"{name}.yaml"
-    return _read(path, HostCoefficients) if path.is_file() else None
+    path = _shipped("host", name)
+    return None if path is None else _read(path, HostCoefficients)
 
 
 @cache
@@ -226,7 +229,7 @@ def optimizer_coefficients(name: str) -> OptimizerCoefficients:
 @cache
 def software_coefficients(name: str) -> SoftwareCoefficients:
     """Those of a software profile. Raises InputError for an unknown one."""
-    path = _DIRECTORY / "software" / f"{name}.yaml"
-    if not path.is_file():
+    path = _shipped("software", name)
+    if path is None:
         raise InputError.at(name, "is not a known software profile; known: distributed-embeddings, hugectr, torchrec")
     return _read(path, SoftwareCoefficients)

@@ -9,7 +9,7 @@ from typing import Any
 
 from topologies.documents import Document, Key, Position
 from topologies.errors import Fault
-from topologies.sources import note
+from topologies.sources import is_file, note
 
 COLUMNS = ["table", "other", "affinity"]
 
@@ -22,7 +22,7 @@ def enter_affinities(document: Document) -> list[Fault]:
     if not isinstance(name, str):
         return []
     path = (document.directory or Path()) / name
-    if not path.is_file():
+    if not is_file(path):
         missing = f"there is no file {path}; write a list of [table, other, affinity] or the name of a CSV file"
         return [document.fault(("towers", "affinity"), missing)]
     try:

@@ -15,6 +15,7 @@ from topologies.documents import STDIN, Document, Origin, assign_everywhere, ove
 from topologies.errors import Fault, InputError
 from topologies.messages import did_you_mean
 from topologies.shelf import Shelf
+from topologies.sources import is_file
 
 WORKLOADS = Shelf("workload", Path(__file__).with_name("catalog"))
 """The workloads that are shipped."""
@@ -172,7 +173,7 @@ def _described(document: Document) -> _Draft:
     if not isinstance(tables, str):
         return _Draft(document, translate(document, ("tables",)) if tables is not None else [])
     path = (document.directory or Path()) / tables
-    if not path.is_file():
+    if not is_file(path):
         missing = f"there is no file {path}; write a list of tables or the name of a file that holds one"
         return _Draft(document, [document.fault(("tables",), missing)], tables_settled=True)
     try:

@@ -12,6 +12,7 @@ from topologies.cluster import Name, NodeGroup, Topology
 from topologies.documents import Record, did_you_mean, read_yaml, validate
 from topologies.errors import InputError
 from topologies.shelf import Shelf
+from topologies.sources import is_file
 from topologies.units import DollarsPerHour, DollarsPerJoule, GramsPerJoule, Watts
 
 PRICE_SHEETS = Shelf("price sheet", Path(__file__).with_name("price_sheets"))
@@ -186,7 +187,7 @@ def load_prices(source: str | Path) -> PriceSheet:
 
     Raises InputError with every fault of the file, or of what follows its name.
     """
-    name, choices = (source, {}) if Path(source).is_file() else _with_choices(str(source))
+    name, choices = (source, {}) if is_file(source) else _with_choices(str(source))
     document = read_yaml(PRICE_SHEETS.find(name))
     sheet = validate(document, PriceSheet)
     known = {"tariff": sheet.tariffs, "region": list(sheet.regions)}

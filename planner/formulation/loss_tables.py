@@ -6,6 +6,7 @@ from cost_models.workload.profiles import read_csv
 from planner.formulation.variant_words import VariantLoss
 from topologies.documents import Document
 from topologies.errors import InputError
+from topologies.sources import is_file
 
 
 def read_losses(document: Document) -> None:
@@ -14,7 +15,7 @@ def read_losses(document: Document) -> None:
     if not isinstance(stated, dict) or not isinstance(name := stated.get("losses"), str):
         return
     path, where = (document.directory or Path()) / name, ("variants", "losses")
-    if not path.is_file():
+    if not is_file(path):
         missing = f"there is no file {path}; write a list of losses or the name of a CSV file that holds them"
         raise InputError([document.fault(where, missing)])
     rows, faults = read_csv(path, tuple(VariantLoss.model_fields))

@@ -46,6 +46,7 @@ from topologies.cluster import LATER, Topology
 from topologies.documents import Document, Record, read_yaml, validate, with_fields
 from topologies.errors import ConflictError, InputError, shown
 from topologies.shelf import what_is_missing
+from topologies.sources import is_file, is_pipe
 from topologies.units import MOST_BYTES, Share, parse_fraction, parse_quantity
 
 
@@ -359,7 +360,7 @@ def policy_document(source: Policy | str | Path | None) -> Document:
     if isinstance(source, Policy):
         return Document(source.model_dump(mode="json", exclude_defaults=True), "policy")
     path = Path(source)
-    if not (path.is_file() or path.is_fifo()):
+    if not (is_file(path) or is_pipe(path)):
         raise InputError.at(str(source), what_is_missing(str(source), "a policy", ()))
     document = read_yaml(path)
     read_losses(document)

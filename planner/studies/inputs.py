@@ -19,6 +19,7 @@ from topologies.cluster import Topology
 from topologies.documents import Document, Key, Origin, assign_everywhere, validate
 from topologies.errors import Fault, InputError
 from topologies.loading import changed_topology
+from topologies.sources import is_file
 
 Input = TypeVar("Input")
 
@@ -148,10 +149,10 @@ def named_in(document: Document, where: tuple[Key, ...], source: str, make: Call
     InputError: where there is no such file or name, at the document.
     """
     directory = document.directory or Path()
-    file = source if (directory / source).is_file() else source.partition("@")[0]
+    file = source if is_file(directory / source) else source.partition("@")[0]
     beside = directory / file
     try:
-        return make(f"{beside}{source.removeprefix(file)}" if beside.is_file() else source)
+        return make(f"{beside}{source.removeprefix(file)}" if is_file(beside) else source)
     except InputError as error:
         if {fault.source for fault in error.faults} == {source}:
             raise InputError(document.fault(where, f"{source!r}: {fault.message}") for fault in error.faults) from None

@@ -91,8 +91,9 @@ def _add_device(text: Text, gpus: list[_Place], facts: dict[str, Fact]) -> list[
     first = gpus[0]
     devices = {(place.get("vendor"), place.get("device")) for place in gpus}
     if len(devices) > 1:
-        other = next(place for place in gpus if place.get("device") != first.get("device"))
-        message = f"device {other.get('device')} beside {first.get('device')}: a node's accelerators must be alike"
+        names = [f"{place.get('vendor')}:{place.get('device')}" for place in gpus]
+        other, differs = next(pair for pair in zip(gpus, names, strict=True) if pair[1] != names[0])
+        message = f"device {differs} beside {names[0]}: a node's accelerators must be alike"
         text.refuse(other.element.line, message)
     remarks = []
     vendor, number = next(iter(devices))
