@@ -59,10 +59,8 @@ def guarded(action: Callable[[], Result], *, as_json: bool = False) -> Result:
         _end(ExitCode.INVALID_INPUT, str(error), error.faults, as_json=as_json)
     except MissingPackageError as error:
         _end(ExitCode.WRONG_COMMAND_LINE, f"planner: {error}", as_json=as_json)
-    except Terminated:
-        _end(ExitCode.TERMINATED, "planner: terminated", as_json=as_json)
-    except KeyboardInterrupt:
-        _end(ExitCode.INTERRUPTED, "planner: interrupted", as_json=as_json)
+    except KeyboardInterrupt as asked:
+        _end_asked(asked, as_json=as_json)
     except BrokenPipeError:
         _end_quietly()
     except Exception as error:  # the one boundary: a bug ends with a request to report it
@@ -70,8 +68,17 @@ def guarded(action: Callable[[], Result], *, as_json: bool = False) -> Result:
             _end_wrong(error, as_json=as_json)
         if hasattr(error, "exit_code"):  # a command's deliberate exit
             raise
+        if isinstance(error.__cause__, KeyboardInterrupt):  # Python 3.11 wraps what a signal raises inside __set_name__
+            _end_asked(error.__cause__, as_json=as_json)
         _end(*_what_failed(error), as_json=as_json)
     return result
+
+
+def _end_asked(asked: KeyboardInterrupt, *, as_json: bool) -> NoReturn:
+    """Somebody asked for the end, by SIGTERM or Ctrl-C."""
+    if isinstance(asked, Terminated):
+        _end(ExitCode.TERMINATED, "planner: terminated", as_json=as_json)
+    _end(ExitCode.INTERRUPTED, "planner: interrupted", as_json=as_json)
 
 
 def _end_wrong(error: Any, *, as_json: bool) -> NoReturn:

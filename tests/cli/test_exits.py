@@ -40,6 +40,13 @@ def test_invalid_input_exits_with_3_and_says_every_fault():
     assert result.stdout == ""
 
 
+def test_a_signal_while_a_class_is_made_is_no_bug():
+    """Python wraps what a signal raises there."""
+    wrapped = RuntimeError("Error calling __set_name__")
+    wrapped.__cause__ = Terminated()
+    assert end_with(wrapped).exit_code == ExitCode.TERMINATED
+
+
 def test_interruption_exits_with_130():
     """Ctrl-C is told from a failure."""
     result = end_with(KeyboardInterrupt())
