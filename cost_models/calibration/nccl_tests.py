@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from cost_models.coefficients import CollectiveOperation
-from topologies.errors import Fault, InputError
+from topologies.errors import Fault, InputError, shown
 
 OPERATIONS: dict[str, CollectiveOperation] = {
     "all_reduce": "all_reduce",
@@ -19,7 +19,7 @@ OPERATIONS: dict[str, CollectiveOperation] = {
 COLUMNS = ("operation", "ranks", "buffer_bytes", "seconds")
 _PROGRAM = re.compile(r"\b(" + "|".join(OPERATIONS) + r")_perf\b")
 _RANK = re.compile(r"^#\s+Rank\s+(\d{1,9})\b")
-_ROW = re.compile(r"^\s*(\d{1,18})\s+\d+\s+\w+\s+\S+\s+-?\d+\s+(\d{1,18}(?:\.\d*)?)\s+[\d.]+\s+[\d.]+\s+\S+\s+[\d.]+\s")
+_ROW = re.compile(r"^\s*(\d+)\s+\d+\s+\w+\s+\S+\s+-?\d+\s+([\d.]+)\s+[\d.]+\s+[\d.]+\s+\S+\s+[\d.]+\s")
 
 
 def read_logs(paths: Sequence[Path]) -> pd.DataFrame:
@@ -42,13 +42,17 @@ def read_logs(paths: Sequence[Path]) -> pd.DataFrame:
 def parse(text: str, source: str) -> pd.DataFrame:
     """One log; see `read_logs`. A file name that holds the program's name may stand in for the command line."""
     operation, last_rank, rows = _operation(source), -1, []
-    for line in text.splitlines():
+    for number, line in enumerate(text.splitlines(), start=1):
         if found := _PROGRAM.search(line):
             operation = OPERATIONS[found[1]]
         if found := _RANK.match(line):
             last_rank = max(last_rank, int(found[1]))
         if found := _ROW.match(line):
-            rows.append((operation, last_rank + 1, float(found[1]), float(found[2]) * 1e-6))
+            try:
+                rows.append((operation, last_rank + 1, float(found[1]), float(found[2]) * 1e-6))
+            except ValueError:
+                message = f"the time {shown(found[2])} is no number; take the log as nccl-tests printed it"
+                raise InputError.at(source, message, line=number, column=1) from None
     rows = [row for row in rows if row[2] > 0]
     problems = []
     if not rows:
