@@ -23,7 +23,8 @@ def test_planner_costs_and_simulator_mean_the_same_groups() -> None:
 
 
 def test_nodes_of_unlike_sizes() -> None:
-    """Two ranks, one rank: every rank a site, two nodes, all."""
+    """Two ranks, one rank: every rank a site, two nodes, all; and every rank for a part of rows on some ranks of a
+    node, which is exchanged as within the node."""
     each = sites_on(np.array([0, 0, 1]))
-    assert [sites.reach for sites in each] == ["rank", "group", "world"]
-    assert [sites.sizes.tolist() for sites in each] == [[1, 1, 1], [2, 1], [3]]
+    assert [sites.reach for sites in each] == ["rank", "group", "world", "group"]
+    assert [sites.sizes.tolist() for sites in each] == [[1, 1, 1], [2, 1], [3], [1, 1, 1]]
