@@ -17,7 +17,7 @@ from planner.solvers.search import solve
 from planner.verification.simulation import simulate_plan, with_simulation
 from topologies.loading import TOPOLOGIES, load_topology
 
-LIMITS = SearchLimits(time_limit_s=60.0, gap=0.2, effort=0)
+LIMITS = SearchLimits(gap=0.2, effort=0)
 """Of a quick plan: the first one that is less than a fifth above its bound."""
 NOTABLE = 0.10
 STAGE_OF_TASKS = {
