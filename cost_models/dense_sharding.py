@@ -1,6 +1,7 @@
 """What sharding the dense part over ranks costs a step: bytes on each rank, seconds of collectives, and of waits.
 
-Gradients are reduce-scattered unit by unit (see `dense_units`) while the next unit works. Under ZeRO's stages 1 and 2
+Each layer may be held in a way of its own, and its work be cut over the ranks of a node (see `cut_layers`). Gradients
+are reduce-scattered unit by unit (see `dense_units`) while the next unit works. Under ZeRO's stages 1 and 2
 whole weights are gathered once the update has ended; under FSDP those of each unit before its forward and its backward
 pass, while the unit before works (PyTorch's FSDP2 prefetches one unit). The last unit stays whole from its forward to
 its backward pass, as torchtitan has it. Gathers and sums of gradients take the links in the order in which they are
@@ -13,23 +14,23 @@ from functools import cached_property
 
 import numpy as np
 
-from cost_models.collective_calls import CollectiveCall, Members
+from cost_models.collective_calls import CollectiveCall, Phase
+from cost_models.cut_layers import UnitCalls, calls_of_units, expect_held_layers, size_on_rank, strategy_of
 from cost_models.dense import DensePass, SumsEnd, optimizer_seconds, parameter_bytes, size_seconds
-from cost_models.dense_size import dense_size
-from cost_models.dense_strategies import DenseStrategy, NumberBytes, Stage, TrainedLayer, held_bytes
+from cost_models.dense_size import DenseSize, dense_size
+from cost_models.dense_strategies import DenseStrategy, NumberBytes, TrainedLayer, held_bytes, layer_calls
 from cost_models.dense_timeline import TimedUnit, Transfer, ends_of, forward_end_s
 from cost_models.dense_units import DenseUnit, dense_units
 from cost_models.group_laws import GroupLaws
 from cost_models.kinds import RankKind
 from cost_models.shards import Floats
 from cost_models.software import software_of
-from cost_models.workload.dense_sharding import REPLICATED, DenseSharding, DenseStrategyWord
+from cost_models.workload.dense_sharding import REPLICATED, DenseSharding
 from cost_models.workload.formats import codec_bytes
 from cost_models.workload.models import Workload
 from topologies.cluster import Topology
 from topologies.errors import InputError
 
-STAGE_OF: dict[DenseStrategyWord, Stage] = {"replicate": 0, "zero1": 1, "zero2": 2, "fsdp": 3}
 GATHERED_ELEMENTS = 5e8
 """Weights that are gathered at once after an update (`allgather_bucket_size` of DeepSpeed's ZeRO, its default)."""
 DENSE_GATHER = "dense_gather"
@@ -41,18 +42,10 @@ def sharding_of(workload: Workload) -> DenseSharding:
     return workload.dense.sharding or REPLICATED
 
 
-def shard_ranks(topology: Topology, workload: Workload) -> int:
-    """Ranks that share what is sharded; 1 where nothing is. Raises InputError as `expect_shardable`."""
-    sharding = sharding_of(workload)
-    if not sharding.is_sharded:
-        return 1
-    expect_shardable(topology, workload)
-    return topology.world_size if sharding.over == "world" else topology.nodes[0].accelerators.count
-
-
 def expect_shardable(topology: Topology, workload: Workload) -> None:
     """Raise InputError for a dense part that cannot be sharded as the workload says, by the reason."""
     sharding, ranks = sharding_of(workload), {group.accelerators.count for group in topology.nodes}
+    over_node = sharding.over == "node" or any(rule.over == "node" for rule in sharding.layers)
     refusals = {
         f"{workload.name} answers and does not train; leave the strategy out": workload.mode != "training",
         "towers with modules are planned with a replicated dense part": bool(workload.tower_modules),
@@ -67,12 +60,13 @@ def expect_shardable(topology: Topology, workload: Workload) -> None:
         ),
         f"{workload.name} has no dense parameters to shard": not dense_size(workload).parameters,
         "one rank has nobody to share with": topology.world_size == 1,
-        "nodes have different numbers of ranks; use over: world": sharding.over == "node" and len(ranks) > 1,
-        "nodes have one rank each; use over: world": sharding.over == "node" and ranks == {1},
+        "nodes have different numbers of ranks; use over: world": over_node and len(ranks) > 1,
+        "nodes have one rank each; use over: world": over_node and ranks == {1},
     }
     for words, is_refused in refusals.items():
         if is_refused:
             raise InputError.at("dense", f"{sharding.words}: {words}", path="strategy")
+    expect_held_layers(topology, workload)
 
 
 def is_shardable(topology: Topology, workload: Workload) -> bool:
@@ -86,26 +80,27 @@ def is_shardable(topology: Topology, workload: Workload) -> bool:
 
 @dataclass(frozen=True)
 class ShardedBytes:
-    """Bytes of the dense part on every rank."""
+    """What every rank has of the dense part."""
 
     held: float
-    """Of weights, gradients and optimizer state, and of what else is there."""
+    """Bytes of weights, gradients and optimizer state, and of what else is there."""
     gathered: float
-    """Of whole weights and gradients of two units at most: of the one that works, and of the one gathered ahead."""
+    """Bytes of whole weights and gradients of two units at most: of the one that works, and of the one gathered
+    ahead."""
+    more_activations: float
+    """Numbers for each of its samples that layers which are cut keep beyond those that it would keep of whole ones."""
 
 
-def sharded_bytes(workload: Workload, ranks: int) -> ShardedBytes:
-    """Those of a dense part of which `ranks` share what is sharded."""
-    numbers = NumberBytes.of(workload.dense)
-    strategy = DenseStrategy(stage=STAGE_OF[sharding_of(workload).strategy], shard_ranks=ranks)
-
-    def held(parameters: float) -> tuple[float, float]:
-        of = held_bytes(strategy, TrainedLayer(parameters, 0, 0), numbers, 0)
-        return of.kept, of.gathered
-
-    gathered = [held(unit.size.parameters)[1] for unit in dense_units(workload)]
+def sharded_bytes(topology: Topology, workload: Workload) -> ShardedBytes:
+    """Those of a sharded dense part. Raises InputError as `expect_shardable`."""
+    expect_shardable(topology, workload)
+    units, numbers = held_units(topology, workload), NumberBytes.of(workload.dense)
+    gathered = [held_bytes(unit.strategy, TrainedLayer(unit.parameters, 0, 0), numbers, 0).gathered for unit in units]
     two = [sum(gathered[first : first + 2]) for first in range(len(gathered))]
-    return ShardedBytes(held(dense_size(workload).parameters)[0] + workload.dense.extra_bytes, max(two, default=0.0))
+    of_ways = _by_strategy(units).items()
+    held = [held_bytes(strategy, TrainedLayer(count, 0, 0), numbers, 0).kept for strategy, count in of_ways]
+    more = sum(unit.size.activation_elements - unit.unit.size.activation_elements for unit in units)
+    return ShardedBytes(sum(held) + workload.dense.extra_bytes, max(two, default=0.0), more)
 
 
 def dense_bytes(topology: Topology, workload: Workload) -> float:
@@ -113,13 +108,53 @@ def dense_bytes(topology: Topology, workload: Workload) -> float:
     `expect_shardable`."""
     if not sharding_of(workload).is_sharded:
         return parameter_bytes(workload)
-    of = sharded_bytes(workload, shard_ranks(topology, workload))
+    of = sharded_bytes(topology, workload)
     return of.held + of.gathered
 
 
 def update_seconds(topology: Topology, workload: Workload, hbm_bytes_per_s: float) -> float:
     """Time of the dense optimizer on a rank, for its share of the parameters."""
-    return optimizer_seconds(workload, hbm_bytes_per_s) / shard_ranks(topology, workload)
+    seconds = optimizer_seconds(workload, hbm_bytes_per_s)
+    if not sharding_of(workload).is_sharded:
+        return seconds
+    of_ways = _by_strategy(held_units(topology, workload))
+    own = sum(count / each.weight_parts / each.shard_ranks for each, count in of_ways.items())
+    return seconds * own / sum(of_ways.values())
+
+
+@dataclass(frozen=True)
+class HeldUnit:
+    """A unit as the ranks of a cluster hold it."""
+
+    unit: DenseUnit
+    strategy: DenseStrategy
+    calls: UnitCalls
+
+    @property
+    def parameters(self) -> int:
+        """Those of the whole unit."""
+        return self.unit.size.parameters
+
+    @cached_property
+    def size(self) -> DenseSize:
+        """What a rank computes of it, for each of its samples."""
+        return size_on_rank(self.unit, self.strategy.cut_ranks)
+
+
+def held_units(topology: Topology, workload: Workload) -> tuple[HeldUnit, ...]:
+    """The units of a dense part on a cluster."""
+    units, per_node = dense_units(workload), topology.nodes[0].accelerators.count
+    calls = calls_of_units(workload, units, topology.world_size, per_node)
+    strategies = [strategy_of(unit.held, topology.world_size, per_node) for unit in units]
+    return tuple(HeldUnit(*each) for each in zip(units, strategies, calls, strict=True))
+
+
+def _by_strategy(units: Iterable[HeldUnit]) -> dict[DenseStrategy, int]:
+    """Parameters that are held in each way."""
+    found: dict[DenseStrategy, int] = {}
+    for unit in units:
+        found[unit.strategy] = found.get(unit.strategy, 0) + unit.parameters
+    return found
 
 
 @dataclass(frozen=True)
@@ -129,20 +164,10 @@ class ShardedDense:
     topology: Topology
     workload: Workload
 
-    @property
-    def is_gathered_by_unit(self) -> bool:
-        """Whether weights are gathered before each pass, not after the update."""
-        return sharding_of(self.workload).strategy == "fsdp"
-
     @cached_property
-    def ranks(self) -> int:
-        """Ranks that share what is sharded."""
-        return shard_ranks(self.topology, self.workload)
-
-    @cached_property
-    def units(self) -> tuple[DenseUnit, ...]:
+    def units(self) -> tuple[HeldUnit, ...]:
         """Those of the dense part."""
-        return dense_units(self.workload)
+        return held_units(self.topology, self.workload)
 
     @cached_property
     def _laws(self) -> GroupLaws:
@@ -152,39 +177,41 @@ class ShardedDense:
     def _numbers(self) -> NumberBytes:
         return NumberBytes.of(self.workload.dense)
 
-    def _gather(self, parameters: float) -> CollectiveCall:
-        return CollectiveCall("all_gather", "forward", parameters * self._numbers.computed, Members(self.ranks))
+    def _calls(self, strategy: DenseStrategy, parameters: float, phase: Phase) -> tuple[CollectiveCall, ...]:
+        """Those of the weights of some layers, and of their gradients."""
+        layer, world = TrainedLayer(parameters, 0, 0), self.topology.world_size
+        return tuple(call for call in layer_calls(strategy, layer, self._numbers, 0, world) if call.phase == phase)
 
-    def _sums(self, parameters: float) -> tuple[CollectiveCall, ...]:
-        """Sums of gradients: over the ranks that share, then over those that have the same shard."""
-        size, world = parameters * self._numbers.sent_gradient, self.topology.world_size
-        scatter = CollectiveCall("reduce_scatter", "backward", size, Members(self.ranks))
-        if self.ranks == world:
-            return (scatter,)
-        others = Members(world // self.ranks, are_peers=True)
-        return scatter, CollectiveCall("all_reduce", "backward", size / self.ranks, others)
+    def _gathers(self, unit: HeldUnit) -> tuple[CollectiveCall, ...]:
+        """Of its whole weights, before a pass."""
+        return self._calls(unit.strategy, unit.parameters, "forward")
+
+    def _sums(self, unit: HeldUnit) -> tuple[CollectiveCall, ...]:
+        """Of its gradients: over the ranks that share, then over those that have the same shard."""
+        calls = self._calls(unit.strategy, unit.parameters, "backward")
+        return tuple(call for call in calls if call.operation != "all_gather")
 
     def gather_after_update_s(self) -> float:
         """Seconds in which whole weights are gathered once the update has ended."""
-        if self.is_gathered_by_unit:
-            return 0.0
-        parameters = dense_size(self.workload).parameters
-        whole, rest = divmod(parameters, GATHERED_ELEMENTS)
-        seconds = whole * self._laws.seconds(self._gather(GATHERED_ELEMENTS))
-        return seconds + self._laws.seconds(self._gather(rest))
+        seconds = 0.0
+        for strategy, parameters in _by_strategy(self.units).items():
+            whole, rest = divmod(parameters, GATHERED_ELEMENTS)
+            seconds += whole * self._laws.total_seconds(self._calls(strategy, GATHERED_ELEMENTS, "update"))
+            seconds += self._laws.total_seconds(self._calls(strategy, rest, "update"))
+        return seconds
 
     def summed_over(self) -> tuple[Floats, Floats]:
-        """[K] seconds for which the backward pass keeps the port of a rank and its card busy: sums of gradients, and
-        gathers of FSDP."""
-        gathered = self.units[:-1] if self.is_gathered_by_unit else ()
-        calls = [self._gather(unit.size.parameters) for unit in gathered]
-        return self._busy_s([*calls, *(call for unit in self.units for call in self._sums(unit.size.parameters))])
+        """[K] seconds for which the backward pass keeps the port of a rank and its card busy: sums of gradients,
+        gathers of FSDP, and what layers that are cut call."""
+        calls = [call for unit in self.units[:-1] for call in self._gathers(unit)]
+        calls += [call for unit in self.units for call in (*self._sums(unit), *unit.calls.backward)]
+        return self._busy_s(calls)
 
     def gathered_over(self, *, first: bool) -> tuple[Floats, Floats]:
-        """[K] the same of gathers of the forward pass: of the units that work beside the exchange of vectors, which are
-        the `first`, or of the others."""
-        units = [unit for unit in self.units if unit.is_first == first and self.is_gathered_by_unit]
-        return self._busy_s([self._gather(unit.size.parameters) for unit in units])
+        """[K] the same of the forward pass: of the units that work beside the exchange of vectors, which are the
+        `first`, or of the others."""
+        units = [unit for unit in self.units if unit.unit.is_first == first]
+        return self._busy_s([call for unit in units for call in (*self._gathers(unit), *unit.calls.enter)])
 
     def _busy_s(self, calls: Iterable[CollectiveCall]) -> tuple[Floats, Floats]:
         each = [self._laws.busy_s(call) for call in calls] or [(np.zeros(len(self.topology.nodes)),) * 2]
@@ -194,7 +221,7 @@ class ShardedDense:
     def stalled(self, dense: DensePass, samples: float, kind: RankKind, passes: float) -> DensePass:
         """The dense part of a kind of rank as it waits for its weights, and its gradients are summed unit by unit."""
         units = [self._timed(unit, samples, kind, passes) for unit in self.units]
-        firsts = sum(unit.is_first for unit in self.units)
+        firsts = sum(unit.unit.is_first for unit in self.units)
         ends = ends_of(units[:firsts], units[firsts:])
         return replace(
             dense,
@@ -204,14 +231,25 @@ class ShardedDense:
             sums=SumsEnd(ends.sums_s, ends.busy_after_s),
         )
 
-    def _timed(self, unit: DenseUnit, samples: float, kind: RankKind, passes: float) -> TimedUnit:
+    def _timed(self, unit: HeldUnit, samples: float, kind: RankKind, passes: float) -> TimedUnit:
         forward_s = size_seconds(self.workload, unit.size, samples, kind, passes, forward_only=True)
         both_s = size_seconds(self.workload, unit.size, samples, kind, passes, forward_only=False)
-        parameters = unit.size.parameters
-        gather = self._transfer(self._gather(parameters)) if self.is_gathered_by_unit else Transfer()
-        scatter, *others = map(self._transfer, self._sums(parameters))
-        return TimedUnit(forward_s, both_s - forward_s, gather, scatter, *(others or [Transfer()]))
+        gather, sums = (self._transfers(calls) or (Transfer(),) for calls in (self._gathers(unit), self._sums(unit)))
+        return TimedUnit(
+            forward_s,
+            both_s - forward_s,
+            gather[0],
+            sums[0],
+            sums[1] if len(sums) > 1 else Transfer(),
+            self._transfers(unit.calls.enter),
+            self._transfers(unit.calls.back),
+            self._transfers(unit.calls.answer),
+        )
+
+    def _transfers(self, calls: Iterable[CollectiveCall]) -> tuple[Transfer, ...]:
+        return tuple(map(self._transfer, calls))
 
     def _transfer(self, call: CollectiveCall) -> Transfer:
         seconds, latency_s = self._laws.seconds(call), self._laws.latency_s(call)
-        return Transfer(latency_s, seconds - latency_s)
+        port_s = float(self._laws.busy_s(call)[0].max())
+        return Transfer(latency_s, seconds - latency_s, min(port_s, seconds - latency_s))

@@ -11,7 +11,7 @@ from functools import cached_property
 
 from cost_models.activations import kept_elements
 from cost_models.dense import parameter_bytes
-from cost_models.dense_sharding import sharded_bytes, sharding_of
+from cost_models.dense_sharding import ShardedBytes
 from cost_models.dense_size import tower_sizes
 from cost_models.memory import Batching
 from cost_models.tables import NUMBER_BYTES, Tables
@@ -52,8 +52,8 @@ class Peak:
     """Whether what is needed at one moment is there at the other, too."""
     hbm_bytes: float
     """Usable on the rank that has the most."""
-    dense_shard_ranks: int = 1
-    """Ranks that share what is sharded of the dense part."""
+    sharded: ShardedBytes | None = None
+    """What each rank has of a dense part that ranks shard."""
 
     @cached_property
     def residency(self) -> Residency:
@@ -101,10 +101,9 @@ class Peak:
 
     @property
     def _parameters(self) -> dict[str, float]:
-        if not sharding_of(self.workload).is_sharded:
+        if self.sharded is None:
             return {"parameters": parameter_bytes(self.workload)}
-        sharded = sharded_bytes(self.workload, self.dense_shard_ranks)
-        return {"parameters": sharded.held, "gathered": sharded.gathered}
+        return {"parameters": self.sharded.held, "gathered": self.sharded.gathered}
 
     @property
     def _hidden_bytes(self) -> float:
@@ -124,6 +123,7 @@ class Peak:
     def _after_forward(self) -> dict[str, float]:
         dense = self.workload.dense
         kept = kept_elements(self.workload)
+        kept += self.sharded.more_activations if self.sharded is not None else 0.0
         towers = [size.activation_elements for size in tower_sizes(self.workload)]
         kept += max(towers, default=0) * len(towers)  # of the samples of a rank in each tower
         activations = float(kept * dense.activation_bytes * self.samples_per_rank)

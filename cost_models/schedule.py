@@ -108,8 +108,8 @@ class Schedule:
             shards_replicas=is_training and copies is not None and copies.is_fully_sharded,
             has_towers=has_towers,
             has_modules=has_towers and bool(workload.tower_modules),
-            gathers_dense=sharding_of(workload).strategy in ("zero1", "zero2"),
-            gathers_units=sharding_of(workload).strategy == "fsdp",
+            gathers_dense=sharding_of(workload).gathers_after_update,
+            gathers_units=sharding_of(workload).gathers_units or sharding_of(workload).cuts,
             copy_meets_rows=copy_meets_rows,
         )
         self.stage_of_term: dict[str, str] = stage_of_terms(self._setting)

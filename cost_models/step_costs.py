@@ -23,7 +23,7 @@ from cost_models.batch_copy import COPY_CONTENTION, BatchCopy, CopyLine
 from cost_models.beside_dense import EvenTables
 from cost_models.coefficients_used import StepCoefficients
 from cost_models.cut_copies import cut_terms
-from cost_models.dense_sharding import shard_ranks
+from cost_models.dense_sharding import sharded_bytes, sharding_of
 from cost_models.dense_update import DenseUpdate
 from cost_models.exchange_lines import ExchangeLine, fastest_line
 from cost_models.joint_lines import JointLine
@@ -99,7 +99,7 @@ class StepCosts(CostModel):
             loads_ids=not self.coefficients.software.ids_arrive_sharded,
             static_buffers=self.coefficients.software.static_buffers,
             hbm_bytes=max(float(kind.memory_bytes[MEMORY_HBM]) for kind in self.kinds),
-            dense_shard_ranks=shard_ranks(topology, workload),
+            sharded=sharded_bytes(topology, workload) if sharding_of(workload).is_sharded else None,
         )
         self.batching: Batching = self.peak.batching
         self.update = DenseUpdate.of(self.cluster, self.stated_workload, self.kinds)

@@ -2,28 +2,26 @@
 
 Sums of its gradients follow each unit, on the stream of all sums. FSDP: its weights are gathered on a stream of their
 own from the moment on at which the unit before begins, forward and backward; the last unit stays whole in between.
-ZeRO's stages 1 and 2: whole weights are gathered after the optimizer.
+ZeRO's stages 1 and 2: whole weights are gathered after the optimizer. Layers whose work ranks share: see
+`layer_exchanges`.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from functools import cache
 
 import numpy as np
 
-from cost_models.coefficients import CollectiveOperation, SoftwareCoefficients
-from cost_models.dense_size import PartName
-from cost_models.dense_units import dense_units, neighbours, same_shard
-from cost_models.kinds import RankKind, measured_law, rank_kinds
-from cost_models.resources import Way
+from cost_models.coefficients import SoftwareCoefficients
+from cost_models.dense_size import DenseSize, LayerProduct, PartName
+from cost_models.dense_units import DenseUnit, dense_units
 from cost_models.shards import Floats, Ints
-from cost_models.simulator.collectives import Collectives
 from cost_models.simulator.dense_part import Bucket, DenseKernels, Pass
-from cost_models.simulator.exchanges import Exchanges
-from cost_models.simulator.network import IN, OUT, SimulatedNetwork
-from cost_models.simulator.process_groups import ProcessGroups, position
+from cost_models.simulator.layer_exchanges import LayerExchanges
+from cost_models.simulator.network import SimulatedNetwork
 from cost_models.simulator.program import COMPUTE, REDUCE, Label, Streams, TaskKind, Wait
+from cost_models.simulator.rank_groups import GroupCollectives
 from cost_models.workload.dense_part import COMPUTE_DTYPE_BYTES
-from cost_models.workload.dense_sharding import DenseSharding
+from cost_models.workload.dense_sharding import Held
 from cost_models.workload.formats import wire_bytes
 from cost_models.workload.models import Workload
 
@@ -33,7 +31,7 @@ GATHERED_WEIGHTS = 5e8
 
 
 class ShardCollectives:
-    """What the ranks of each group that shares shards call, and those that have the same shard."""
+    """What the ranks call that share the weights of layers which are held in one way, and those with the same shard."""
 
     def __init__(
         self,
@@ -41,54 +39,48 @@ class ShardCollectives:
         network: SimulatedNetwork,
         workload: Workload,
         software: SoftwareCoefficients,
-        sharding: DenseSharding,
+        held: Held,
     ) -> None:
-        everyone = sharding.over == "world"
-        self._streams, self._network = streams, network
-        self.shards = network.everyone if everyone else ProcessGroups(network.node_of_rank, network.domain_of_rank)
-        self.size = int(self.shards.size[0])
-        self._copies = None if everyone else ProcessGroups(position(network.node_of_rank), network.domain_of_rank)
-        operations: dict[Way, CollectiveOperation] = {OUT: "reduce_scatter", IN: "all_gather"}
-        self._of: dict[Way, tuple[Collectives, Exchanges]] = {}
-        for way, operation in operations.items():
-            own = network.seen_by(_kinds(network, workload, self.size, operation))
-            self._of[way] = Collectives(own), Exchanges(streams, own, Collectives(own), software)
-        peers = network.seen_by(
-            rank_kinds(network.topology, workload, lambda group: same_shard(group, network.world, self.size))
-        )
-        self._among_copies = Exchanges(streams, peers, Collectives(peers), software)
+        inputs = streams, network, workload, software
+        self.parts = GroupCollectives.of_nodes(*inputs).size if held.cut else 1
+        """Into how many parts weights are cut."""
+        self._held, self._copies = held, None
+        if held.cut:
+            self._sharing = GroupCollectives.of_peers(*inputs)
+        elif held.over == "node":
+            self._sharing, self._copies = GroupCollectives.of_nodes(*inputs), GroupCollectives.of_peers(*inputs)
+        else:
+            self._sharing = GroupCollectives.everyone(*inputs)
+        self.size = self._sharing.size if held.strategy != "replicate" else 1
+        """Ranks that share what is sharded."""
 
     def gather(self, step: int, size: float, after: Sequence[Wait]) -> Ints:
         """Every rank gets all of `size` bytes, of which each has its part."""
-        return self._ring(Label("dense gather", "all-gather", GATHERS, step), size, after, IN)
+        return self._sharing.gather(Label("dense gather", "all-gather", GATHERS, step), size / self.parts, after)
 
     def sum(self, step: int, size: float, ready: Ints) -> Ints:
-        """Every rank gets the totals of its part of `size` bytes of gradients."""
-        summed = self._ring(Label("reduce-scatter", "reduce-scatter", REDUCE, step), size, [ready], OUT)
+        """Every rank gets the totals of its part of `size` bytes of gradients, or all of them where nothing is
+        sharded."""
+        size /= self.parts
+        if self._held.strategy == "replicate":
+            return self._sharing.all_reduce(Label("all-reduce", "all-reduce", REDUCE, step), size, [ready])
+        summed = self._sharing.scatter(Label("reduce-scatter", "reduce-scatter", REDUCE, step), size, [ready])
         if self._copies is None:
             return summed
-        return self._among_copies.all_reduce(step, self._copies, size / self.size, summed)
-
-    def _ring(self, label: Label, size: float, after: Sequence[Wait], way: Way) -> Ints:
-        collectives, exchanges = self._of[way]
-        each = np.full(self._network.world, size)
-        transfers = collectives.reduce_scatter(self.shards, each, way, reduction=True)
-        around = [replace(transfer, around=not transfer.inside) for transfer in transfers]
-        return exchanges.exchange(label, self.shards, around, after)
+        return self._copies.all_reduce(Label("all-reduce", "all-reduce", REDUCE, step), size / self.size, [summed])
 
 
 class ShardedKernels(DenseKernels):
-    """The kernels of a dense part whose optimizer state, at least, is sharded."""
+    """The kernels of a dense part whose optimizer state, at least, is sharded, or whose work is, of some layers."""
 
     def __init__(
         self, streams: Streams, network: SimulatedNetwork, workload: Workload, software: SoftwareCoefficients
     ) -> None:
         super().__init__(streams, network, workload, software)
-        assert workload.dense.sharding is not None
-        self._collectives = ShardCollectives(streams, network, workload, software, workload.dense.sharding)
-        self._by_unit = workload.dense.sharding.strategy == "fsdp"
         self._units = dense_units(workload)
         self._firsts = sum(unit.is_first for unit in self._units)
+        self._collectives = cache(lambda held: ShardCollectives(streams, network, workload, software, held))
+        self._exchanges = LayerExchanges(streams, network, workload, software, self._units)
         self._weight_bytes = COMPUTE_DTYPE_BYTES[workload.dense.dtype]
         self._gradient_bytes = wire_bytes(workload.dense.gradient_format)
         self._gathered: Wait = None
@@ -97,34 +89,44 @@ class ShardedKernels(DenseKernels):
         """Run the units of these parts; the first of them waits for `after`, and is gathered then."""
         begun = after or [self._streams.last(COMPUTE)]
         for number in self._numbers(parts):
-            waits = [self._gather(number, step, begun), *after]
+            waits: Sequence[Wait] = [self._gather(number, step, begun), *after]
             begun, after = [self._streams.begin(COMPUTE, waits)], ()
+            waits = self._exchanges.enter(self._units[number], step, waits)
             self._run(number, "forward", step, slow, waits)
 
     def backward(self, parts: Sequence[PartName], step: int, slow: Floats) -> list[Bucket]:
         """Run the units of these parts from the last to the first; each is summed when it has ended, so that no bucket
         is left."""
         for number in reversed(self._numbers(parts)):
-            waits = [self._gathered]
+            unit = self._units[number]
+            waits: Sequence[Wait] = [self._gathered]
             begun = self._streams.begin(COMPUTE, waits)
             self._gathered = self._gather(number - 1, step, [begun]) if number else None
-            ended = self._run(number, "backward", step, slow, waits)
-            self._collectives.sum(step, self._units[number].size.parameters * self._gradient_bytes, ended)
+            waits = self._exchanges.answer(unit, step, waits)
+            self._run(number, "backward", step, slow, waits)
+            ended = self._exchanges.back(unit, step)
+            self._collectives(unit.held).sum(step, unit.size.parameters * self._gradient_bytes, ended)
         return []
 
     def gathered(self, step: int, updated: Ints) -> Ints:
         """The whole weights after their update; nothing where they are gathered before each pass."""
-        if self._by_unit:
-            return updated
-        left: float = self.parameters
-        while left > 0:
-            updated = self._collectives.gather(step, min(left, GATHERED_WEIGHTS) * self._weight_bytes, [updated])
-            left -= GATHERED_WEIGHTS
+        for held in dict.fromkeys(unit.held for unit in self._units):
+            left: float = sum(unit.size.parameters for unit in self._units if unit.held == held)
+            if held.strategy not in ("zero1", "zero2") or self._collectives(held).size == 1:
+                continue
+            while left > 0:
+                size = min(left, GATHERED_WEIGHTS) * self._weight_bytes
+                updated = self._collectives(held).gather(step, size, [updated])
+                left -= GATHERED_WEIGHTS
         return self._streams.join(COMPUTE, [updated])
 
     def optimizer_s(self, slow: Floats) -> Floats:
         """[W] the update of each rank's part."""
-        return super().optimizer_s(slow) / self._collectives.size
+        own = 0.0
+        for unit in self._units:
+            of = self._collectives(unit.held)
+            own += unit.size.parameters / of.parts / of.size
+        return super().optimizer_s(slow) * own / self.parameters
 
     def _numbers(self, parts: Sequence[PartName]) -> range:
         """The units of the parts that need no vectors, or of those that do."""
@@ -132,26 +134,29 @@ class ShardedKernels(DenseKernels):
 
     def _gather(self, number: int, step: int, after: Sequence[Wait]) -> Wait:
         """The weights of a unit, where they are not whole already."""
-        if not self._by_unit:
+        unit = self._units[number]
+        if unit.held.strategy != "fsdp" or self._collectives(unit.held).size == 1:
             return None
-        return self._collectives.gather(step, self._units[number].size.parameters * self._weight_bytes, after)
+        return self._collectives(unit.held).gather(step, unit.size.parameters * self._weight_bytes, after)
 
     def _run(self, number: int, way: Pass, step: int, slow: Floats, waits: Sequence[Wait]) -> Ints:
         kind: TaskKind = "dense forward" if way == "forward" else "dense backward"
-        seconds = self._way_s(self._units[number].size, way)
+        unit = self._units[number]
+        size = _shared(unit, self._collectives(unit.held).parts) if unit.held.cut else unit.size
+        seconds = self._way_s(size, way)
         return self._streams.run(Label(f"dense unit {number} {way}", kind, COMPUTE, step), seconds * slow, waits)
 
 
-def _kinds(
-    network: SimulatedNetwork, workload: Workload, size: int, operation: CollectiveOperation
-) -> tuple[RankKind, ...]:
-    """What ranks achieve in an operation among so many neighbours: over ports what was measured of it, or what they
-    achieve in exchanges."""
-    topology = network.topology
-    kinds = rank_kinds(topology, workload, lambda group: neighbours(group, size))
-    own = []
-    for kind, group in zip(kinds, topology.nodes, strict=True):
-        law = measured_law(operation, group, kind.domain_ranks)
-        protocols = kind.exchange_protocols if law is None else law.protocols
-        own.append(replace(kind, reduction_protocols=protocols, reduction_hops_s=kind.exchange_hops_s))
-    return tuple(own)
+def _shared(unit: DenseUnit, ranks: int) -> DenseSize:
+    """What a rank does of a layer that so many share, for each sample of its own: it has a part of the weights, and
+    the samples of all of them."""
+    size = unit.size
+    (layer,) = size.products
+    read, written = layer.rows * layer.inputs * ranks, layer.rows * layer.outputs * ranks
+    inputs, outputs = layer.inputs, layer.outputs
+    if unit.held.cut == "columns":
+        outputs, written = outputs / ranks, written / ranks
+    else:
+        inputs, read = inputs / ranks, read / ranks
+    product = LayerProduct(inputs, outputs, layer.rows * ranks)
+    return DenseSize(size.macs, size.parameters, read + written, (product,), 0, read, written)

@@ -37,6 +37,13 @@ class TrainedDense(DenseSharding):
         """Whether every rank holds all of it, and nothing is computed again."""
         return not self.is_sharded and self.checkpointing is None
 
+    @property
+    def alone(self) -> "TrainedDense":
+        """The same, without what a record says beside it."""
+        return TrainedDense(
+            strategy=self.strategy, over=self.over, layers=self.layers, checkpointing=self.checkpointing
+        )
+
 
 class OtherDense(TrainedDense):
     """A strategy that the policy allows and the plan does not take."""

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from cost_models.activations import kept_blocks
-from cost_models.dense_sharding import STAGE_OF, sharding_of
+from cost_models.cut_layers import strategy_of
+from cost_models.dense_sharding import sharding_of
 from cost_models.dense_strategies import CUTS, STAGES, DenseStrategy, Stage
 from cost_models.dense_units import dense_units
 from cost_models.workload.dense_part import Dense
-from cost_models.workload.dense_sharding import DenseStrategyWord, ShardedOver
+from cost_models.workload.dense_sharding import DenseSharding
 from cost_models.workload.layers import named
 from cost_models.workload.models import Workload
 from planner.exporters.formats import Exported, ExportRequest
@@ -53,9 +54,7 @@ def export(request: ExportRequest) -> Exported:
     if workload.software == "hugectr":
         message = "is for hugectr, which trains the dense part itself, without PyTorch; plan with --runtime torchrec"
         raise InputError.at(request.source, message, path="provenance.workload.content.software")
-    sharding = sharding_of(workload)
-    strategy = strategy_of(sharding.strategy, sharding.over, sum(ranks), ranks[0])
-    layers = held_layers(workload.dense, strategy)
+    layers = held_layers(workload.dense, sharding_of(workload), sum(ranks), ranks[0], request.source)
     document = dense_strategy(layers, workload.dense, sum(ranks), request.source)
     again = [block.name for block in kept_blocks(workload) if block.is_checkpointed]
     notes = (*strategy_notes(layers), *_unit_notes(workload, layers))
@@ -74,19 +73,26 @@ def _unit_notes(workload: Workload, layers: Sequence[HeldLayer]) -> tuple[str, .
     return (f"The step assumes that weights are gathered in {least}; here each of {len(layers)} layers is a unit",)
 
 
-def strategy_of(word: DenseStrategyWord, over: ShardedOver, world: int, per_node: int) -> DenseStrategy:
-    """A strategy by its word: of all ranks, or of those of a node with copies on the others."""
-    ranks = min(per_node, world) if over == "node" else world
-    if STAGE_OF[word] == 0 or ranks == 1:
-        return DenseStrategy()
-    return DenseStrategy("samples", 1, STAGE_OF[word], ranks)
+def held_layers(
+    dense: Dense, sharding: DenseSharding, world: int, per_node: int, source: str = "plan"
+) -> list[HeldLayer]:
+    """The layers of a dense part that have parameters, on so many ranks, so many of them on each node.
 
-
-def held_layers(dense: Dense, strategy: DenseStrategy) -> list[HeldLayer]:
-    """The layers of a dense part that have parameters, all held in one way."""
+    Raises InputError for layers that stand for others which are held in several ways.
+    """
     layers = named(dense.stated_layers)
     trained = [each for each in layers if each.kind not in WITHOUT and (each.kind != "other" or each.parameters)]
-    return [HeldLayer(str(each.name), strategy, each.inputs) for each in trained]
+    found, faults = [], []
+    for layer in trained:
+        simple = [f"{layer.name}.{number}" for number in range(len(layer.sizes) - 1)] if layer.kind == "mlp" else []
+        ways = {sharding.of_layer(name) for name in (*simple, str(layer.name))}
+        if len(ways) > 1:
+            words = "stands for layers that are held in several ways; state each of them with the path of its module"
+            faults.append(Fault(source, 0, 0, f"dense.layers.{layer.name}", words))
+        found.append(HeldLayer(str(layer.name), strategy_of(ways.pop(), world, per_node), layer.inputs))
+    if faults:
+        raise InputError(faults)
+    return found
 
 
 def dense_strategy(layers: Sequence[HeldLayer], dense: Dense, world: int, source: str = "plan") -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Annotated, Literal, Self
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from cost_models.activations import kept_elements
 from cost_models.dense_sharding import dense_bytes, expect_shardable, is_shardable, sharding_of
@@ -12,6 +12,7 @@ from cost_models.workload.dense_sharding import (
     STRATEGY_WORDS,
     DenseSharding,
     DenseStrategyWord,
+    LayerSharding,
     ShardedOver,
 )
 from cost_models.workload.models import Workload
@@ -29,6 +30,9 @@ class DenseChoices(Record):
     """One strategy, or any (auto)."""
     over: Annotated[ShardedOver | None, LATER] = None
     """The ranks that share what is sharded. Unset: all of them (world); of auto, all of them or those of each node."""
+    layers: Annotated[tuple[LayerSharding, ...], Field(exclude_if=lambda layers: not layers)] = ()
+    """Layers that are held otherwise, under each of the strategies; of rules that match the same layer the first
+    holds."""
 
     @model_validator(mode="after")
     def _over_what_is_sharded(self) -> Self:
@@ -39,15 +43,18 @@ class DenseChoices(Record):
     @property
     def settled(self) -> DenseSharding | None:
         """The only strategy; None where several are open."""
-        return None if self.strategy == AUTO else DenseSharding(strategy=self.strategy, over=self.over or "world")
+        return None if self.strategy == AUTO else self._of(self.strategy, self.over or "world")
 
     def listed(self) -> tuple[DenseSharding, ...]:
         """Every strategy that is allowed, whether or not it can be had on a cluster; replicated first."""
         if self.settled is not None:
             return (self.settled,)
         over: tuple[ShardedOver, ...] = ("world", "node") if self.over is None else (self.over,)
-        sharded = [DenseSharding(strategy=word, over=ranks) for word in STRATEGY_WORDS[1:] for ranks in over]
-        return (REPLICATED, *sharded)
+        sharded = [self._of(word, ranks) for word in STRATEGY_WORDS[1:] for ranks in over]
+        return (self._of(REPLICATED.strategy, "world"), *sharded)
+
+    def _of(self, word: DenseStrategyWord, over: ShardedOver) -> DenseSharding:
+        return DenseSharding(strategy=word, over=over, layers=self.layers)
 
 
 def with_sharding(workload: Workload, sharding: DenseSharding) -> Workload:
@@ -77,6 +84,8 @@ def candidates(
         if settled.is_sharded:
             expect_shardable(topology, workload)
         return (workload,)
+    if choices.layers:
+        expect_shardable(topology, with_sharding(workload, choices.listed()[0]))
     found = []
     for each in (with_sharding(workload, sharding) for sharding in choices.listed()):
         if choices.over is None and sharding_of(each).over == "node" and topology.node_count == 1:

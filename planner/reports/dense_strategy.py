@@ -40,7 +40,8 @@ def strategy_words(dense: PlannedDense, model: StepCosts) -> str:
     """`fsdp over all 128 ranks, 1.21 GiB of parameters, gradients and state on each`."""
     held = format_bytes(model.peak.rank_bytes["parameters"])
     over = {"world": f"all {model.topology.world_size:,} ranks", "node": "the ranks of each node"}[dense.over]
-    how = f"{dense.strategy} over {over}" if sharding_of(model.workload).is_sharded else REPLICATED.words
+    how = f"{dense.strategy} over {over}" if dense.strategy != REPLICATED.strategy else REPLICATED.words
+    how += f"; {of_rules}" if (of_rules := dense.words_of_rules) else ""
     words = f"{how}, {held} of parameters, gradients and state on each rank"
     return words if dense.checkpointing is None else f"{words}, {checkpointing_words(dense, model)}"
 
@@ -70,9 +71,7 @@ def _strategies_table(plan: Plan, dense: PlannedDense) -> TextGrid:
         ("dense part", "left"), ("step", "right"), ("bound", "right"), ("fullest HBM", "right"), ("", "left")
     )
     own = OtherDense(
-        strategy=dense.strategy,
-        over=dense.over,
-        checkpointing=dense.checkpointing,
+        **dense.alone.model_dump(),
         rejected="plan",
         lower_bound_s=plan.objective.lower_bound_s,
         step_s=plan.objective.step_s,

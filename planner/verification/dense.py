@@ -28,11 +28,11 @@ def faults_of_dense(plan: Plan, model: CostModel) -> Iterator[str]:
         yield f"dense: {'missing' if planned is None else 'there'}, and the workload says {own.words}"
     if planned is None:
         return
-    if _terms(planned) != _terms(own):
+    if planned.alone != own:
         yield f"dense: is {planned.words}, and the workload says {own.words}"
     yield from _faults_of_choice(plan, model, own)
-    stated, allowed = [_terms(each) for each in planned.others], _allowed(plan, planned, model, own)
-    others = [_terms(each) for each in allowed if _terms(each) != _terms(own)]
+    stated = [each.alone.words for each in planned.others]
+    others = [each.words for each in _allowed(plan, planned, model, own) if each != own]
     if sorted(stated) != sorted(others):
         yield f"dense: the other strategies are {others}, the document has {stated}"
     for other in planned.others:
@@ -67,10 +67,6 @@ def _allowed(plan: Plan, planned: PlannedDense, model: CostModel, own: TrainedDe
     return [TrainedDense.stated_by(each) for each in found]
 
 
-def _terms(dense: TrainedDense) -> tuple[str, str, str]:
-    return dense.strategy, dense.over, in_words(dense.checkpointing)
-
-
 def _faults_of_other(plan: Plan, other: OtherDense) -> Iterator[str]:
     """Whether it was rightly rejected, as far as its figures tell."""
     name, best_s = f"dense: {other.words}", None if plan.objective is None else plan.objective.step_s
@@ -87,22 +83,27 @@ def _faults_of_other(plan: Plan, other: OtherDense) -> Iterator[str]:
 
 def _faults_of_bytes(model: StepCosts) -> Iterator[str]:
     """Whether a rank's part of the dense part has the bytes of its parameters, counted as in table 1 of
-    arXiv:1910.02054."""
+    arXiv:1910.02054; of a layer that the ranks of a node share, of its own columns or rows."""
     workload, own = model.workload, sharding_of(model.workload)
-    ranks = model.topology.world_size if own.over == "world" else int(model.host_of_rank.tolist().count(0))
-    parameters = sum(layer.parameters for layer in workload.layers) or workload.dense.parameters or 0
-    per_parameter = _bytes_per_parameter(workload.dense, own.strategy, ranks)
-    expected = per_parameter * parameters + workload.dense.extra_bytes
+    world, per_node = model.topology.world_size, int(model.host_of_rank.tolist().count(0))
+    counted = [(own.of_layer(layer.name), layer.parameters) for layer in workload.layers if layer.parameters]
+    expected = float(workload.dense.extra_bytes)
+    for way, parameters in counted or [(own.of_others, workload.dense.parameters or 0)]:
+        parts = per_node if way.cut else 1
+        ranks = world // parts if way.cut or way.over == "world" else per_node
+        expected += _bytes_per_parameter(workload.dense, way.strategy, ranks) * parameters / parts
     held = model.peak.rank_bytes["parameters"]
     if abs(held - expected) > TOLERANCE * expected + 1:
         yield f"dense: a rank holds {held!r} bytes of parameters, and {own.words} takes {expected!r}"
 
 
 def _bytes_per_parameter(dense: Dense, strategy: str, ranks: int) -> float:
-    """What a rank holds for each parameter of the model."""
+    """What a rank holds for each parameter of a part of the model that so many ranks share."""
     updated, computed = wire_bytes(dense.master_weights or "fp32"), COMPUTE_DTYPE_BYTES[dense.dtype]
     state = ELEMENTWISE[dense.optimizer] * wire_bytes(dense.optimizer_state or "fp32")
     gradient = written_bytes(dense.gradient_format)
+    if strategy == "replicate" or ranks == 1:
+        return updated + (computed if computed < updated else 0.0) + state + gradient
     if strategy == "fsdp":
         return (updated + state + gradient) / ranks
     whole = (computed, updated / ranks) if computed < updated else (updated, 0.0)

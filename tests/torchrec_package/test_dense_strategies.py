@@ -11,10 +11,11 @@ import torch.distributed as dist
 from torch import nn
 
 from benchmarks.gloo.processes import Processes
+from cost_models.cut_layers import strategy_of
 from cost_models.dense_strategies import DenseStrategy
 from cost_models.workload.dense_part import Dense
-from cost_models.workload.dense_sharding import DenseStrategyWord
-from planner.exporters.fsdp2 import HeldLayer, dense_strategy, strategy_of
+from cost_models.workload.dense_sharding import DenseStrategyWord, Held
+from planner.exporters.fsdp2 import HeldLayer, dense_strategy
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "dense-strategies.md"
 LAYERS, STEPS, SAMPLES = ("bottom", "layers.*", "top"), 4, 6
@@ -95,14 +96,14 @@ def expect_equal(processes: Processes, layers: list[HeldLayer]) -> None:
 @pytest.mark.parametrize("word", ["replicate", "zero1", "zero2", "fsdp"])
 def test_a_document_trains_as_one_process(of_two: Processes, word: DenseStrategyWord) -> None:
     """Over two ranks."""
-    held = strategy_of(word, "world", world=2, per_node=2)
+    held = strategy_of(Held(word), world=2, per_node=2)
     expect_equal(of_two, [HeldLayer(name, held) for name in LAYERS])
 
 
 @pytest.mark.parametrize("word", ["zero1", "fsdp"])
 def test_nodes_have_copies(of_four: Processes, word: DenseStrategyWord) -> None:
     """Over the two ranks of a node, of two nodes."""
-    held = strategy_of(word, "node", world=4, per_node=2)
+    held = strategy_of(Held(word, "node"), world=4, per_node=2)
     expect_equal(of_four, [HeldLayer(name, held) for name in LAYERS])
 
 

@@ -2,10 +2,11 @@
 
 import pytest
 
+from cost_models.cut_layers import strategy_of
 from cost_models.dense_strategies import DenseStrategy
 from cost_models.workload.dense_part import Dense
-from cost_models.workload.dense_sharding import DenseStrategyWord
-from planner.exporters.fsdp2 import HeldLayer, dense_strategy, held_layers, strategy_notes, strategy_of
+from cost_models.workload.dense_sharding import DenseSharding, DenseStrategyWord, Held, LayerSharding, ShardedOver
+from planner.exporters.fsdp2 import HeldLayer, dense_strategy, held_layers, strategy_notes
 from topologies.errors import InputError
 
 BF16 = Dense(dtype="bf16", optimizer="adam")
@@ -25,9 +26,11 @@ def layers(strategy: DenseStrategy) -> list[HeldLayer]:
         ("fsdp", "node", "fully_shard", {"replicate": 2, "shard": 8}),
     ],
 )
-def test_a_strategy_is_what_torch_calls_so(word: DenseStrategyWord, over: str, api: str, mesh: dict[str, int]) -> None:
+def test_a_strategy_is_what_torch_calls_so(
+    word: DenseStrategyWord, over: ShardedOver, api: str, mesh: dict[str, int]
+) -> None:
     """Its function, and a mesh whose last dimension is of consecutive ranks."""
-    document = dense_strategy(layers(strategy_of(word, over, 16, 8)), BF16, 16)
+    document = dense_strategy(layers(strategy_of(Held(word, over), 16, 8)), BF16, 16)
     assert document["api"] == api
     assert dict(zip(document["mesh"]["dim_names"], document["mesh"]["shape"], strict=True)) == mesh
     if api == "fully_shard":
@@ -39,7 +42,7 @@ def test_a_strategy_is_what_torch_calls_so(word: DenseStrategyWord, over: str, a
 
 def test_formats_are_torchs() -> None:
     """Types of parameters, products and sums; tf32 is a setting of its products."""
-    whole = layers(strategy_of("fsdp", "world", 4, 4))
+    whole = layers(strategy_of(Held("fsdp", "world"), 4, 4))
     tf32 = dense_strategy(whole, Dense(dtype="tf32"), 4)
     assert tf32["float32_matmul_precision"] == "high"
     assert tf32["mixed_precision"] == {"param_dtype": None, "reduce_dtype": "float32"}
@@ -98,16 +101,42 @@ def test_what_torch_has_not_is_refused_by_name(told: list[HeldLayer], dense: Den
 def test_layers_without_parameters_are_no_units() -> None:
     """Nor are tables, which others shard."""
     dlrm = Dense(numerical_features=13, bottom_mlp=(64, 16), interaction="dot", top_mlp=(8, 1))
-    assert [each.name for each in held_layers(dlrm, DenseStrategy())] == ["bottom_mlp", "top_mlp"]
+    assert [each.name for each in held_layers(dlrm, DenseSharding(), 8, 8)] == ["bottom_mlp", "top_mlp"]
     stated = [
         {"kind": "embeddings", "tables": "t"},
         {"kind": "other", "name": "selects", "out": 3},
         {"kind": "other", "name": "conv", "out": 3, "parameters": 5},
     ]
-    assert [each.name for each in held_layers(Dense.model_validate({"layers": stated}), DenseStrategy())] == ["conv"]
+    dense = Dense.model_validate({"layers": stated})
+    assert [each.name for each in held_layers(dense, DenseSharding(), 8, 8)] == ["conv"]
+
+
+def test_layers_are_held_each_in_its_own_way() -> None:
+    """As their rules say, of the simple layers that a shorthand stands for; these must be held alike."""
+    stated = [
+        {"kind": "embeddings", "name": "bags", "tables": "t"},
+        {"kind": "linear", "name": "wide", "out": 64},
+        {"kind": "linear", "name": "narrow", "out": 8},
+        {"kind": "mlp", "name": "top", "sizes": [16, 1]},
+    ]
+    dense = Dense.model_validate({"layers": stated, "dtype": "bf16"})
+    rules = [
+        {"match": "wide", "cut": "columns"},
+        {"match": "narrow", "cut": "rows"},
+        {"match": "top*", "strategy": "zero2"},
+    ]
+    held = held_layers(dense, DenseSharding.model_validate({"strategy": "fsdp", "layers": rules}), 8, 4)
+    document = dense_strategy(held, dense, 8)
+    assert document["units"] == {"wide": True, "narrow": True, "top": False}
+    assert document["parallel_plan"] == {
+        "wide": {"style": "ColwiseParallel", "input_shard": 0},
+        "narrow": {"style": "RowwiseParallel", "output_shard": 0},
+    }
+    with pytest.raises(InputError, match=r"dense.layers.top: stands for layers that are held in several ways"):
+        held_layers(dense, DenseSharding(layers=(LayerSharding(match=("top.0",), strategy="fsdp"),)), 8, 4)
 
 
 def test_what_torch_does_otherwise_is_said() -> None:
     """Its ZeRO-1 sums whole gradients."""
-    assert "all-reduces whole ones" in strategy_notes(layers(strategy_of("zero1", "world", 4, 4)))[0]
-    assert not strategy_notes(layers(strategy_of("fsdp", "world", 4, 4)))
+    assert "all-reduces whole ones" in strategy_notes(layers(strategy_of(Held("zero1", "world"), 4, 4)))[0]
+    assert not strategy_notes(layers(strategy_of(Held("fsdp", "world"), 4, 4)))
