@@ -1,13 +1,12 @@
 """Collectives among groups of ranks that are neighbours, or have the same place in all such groups."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from cost_models.coefficients import CollectiveOperation, SoftwareCoefficients
 from cost_models.dense_units import neighbours, same_shard
-from cost_models.groups import RankGroup
 from cost_models.kinds import RankKind, measured_law, rank_kinds
 from cost_models.resources import Way
 from cost_models.shards import Floats, Ints
@@ -17,7 +16,6 @@ from cost_models.simulator.network import IN, OUT, SimulatedNetwork
 from cost_models.simulator.process_groups import ProcessGroups, position
 from cost_models.simulator.program import Label, Streams, Wait
 from cost_models.workload.models import Workload
-from topologies.cluster import NodeGroup
 
 
 class GroupCollectives:
@@ -27,14 +25,12 @@ class GroupCollectives:
         self,
         streams: Streams,
         network: SimulatedNetwork,
-        workload: Workload,
         software: SoftwareCoefficients,
         groups: ProcessGroups,
-        one_of: Callable[[NodeGroup], RankGroup],
+        kinds: tuple[RankKind, ...],
     ) -> None:
-        """`one_of` is one of the groups that ranks of a kind are in."""
+        """`kinds` are what ranks achieve among as many as a group has."""
         self._groups, self._world = groups, network.world
-        kinds = rank_kinds(network.topology, workload, one_of)
         plain = network.seen_by(kinds)
         self._plain = Collectives(plain), Exchanges(streams, plain, Collectives(plain), software)
         self._of: dict[Way, tuple[Collectives, Exchanges]] = {}
@@ -48,8 +44,8 @@ class GroupCollectives:
         cls, streams: Streams, network: SimulatedNetwork, workload: Workload, software: SoftwareCoefficients
     ) -> "GroupCollectives":
         """All ranks."""
-        everyone = network.everyone
-        return cls(streams, network, workload, software, everyone, lambda group: neighbours(group, network.world))
+        kinds = rank_kinds(network.topology, workload, lambda group: neighbours(group, network.world))
+        return cls(streams, network, software, network.everyone, kinds)
 
     @classmethod
     def of_nodes(
@@ -58,7 +54,8 @@ class GroupCollectives:
         """The ranks of each node."""
         nodes = ProcessGroups(network.node_of_rank, network.domain_of_rank)
         size = int(nodes.size[0])
-        return cls(streams, network, workload, software, nodes, lambda group: neighbours(group, size))
+        kinds = rank_kinds(network.topology, workload, lambda group: neighbours(group, size))
+        return cls(streams, network, software, nodes, kinds)
 
     @classmethod
     def of_peers(
@@ -67,7 +64,8 @@ class GroupCollectives:
         """The ranks at the same place of all nodes."""
         peers = ProcessGroups(position(network.node_of_rank), network.domain_of_rank)
         size = network.world // int(peers.size[0])
-        return cls(streams, network, workload, software, peers, lambda group: same_shard(group, network.world, size))
+        kinds = rank_kinds(network.topology, workload, lambda group: same_shard(group, network.world, size))
+        return cls(streams, network, software, peers, kinds)
 
     @property
     def size(self) -> int:

@@ -193,7 +193,7 @@ def _rule(text: str) -> dict[str, object]:
 
 
 def _set_dense(document: "Document", text: str | None) -> None:
-    """How ranks hold the dense part: `fsdp`, or `fsdp=node`."""
+    """How ranks hold the dense part: `fsdp`, or `fsdp=node`; rules of a file about layers stay."""
     from typing import get_args
 
     from cost_models.workload.dense_sharding import STRATEGY_WORDS, ShardedOver
@@ -204,6 +204,9 @@ def _set_dense(document: "Document", text: str | None) -> None:
         chosen: dict[str, object] = {"strategy": word("--dense", strategy, ("auto", *STRATEGY_WORDS))}
         if equals:
             chosen["over"] = word("--dense", over, get_args(ShardedOver))
+        told = document.data.get("dense") if isinstance(document.data, dict) else None
+        if isinstance(told, dict) and "layers" in told:
+            chosen["layers"] = told["layers"]
         replace(document, ("dense",), chosen, f"--dense {text}")
 
 

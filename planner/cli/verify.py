@@ -134,12 +134,16 @@ def _with_strategy_of(document: "Plan", workload: "Workload") -> "Workload":
 
 
 def _as_planned(policy: "Policy", document: "Plan") -> "Policy":
-    """The policy with the shardings that its runtime has of its own, unless the plan is from before there were any."""
-    from planner.document.planned import planned_topology
+    """The policy with the shardings that its runtime has of its own, unless the plan is from before there were any; and
+    without strategies of the dense part that it leaves open and the workload states."""
+    from planner.document.planned import planned_inputs, planned_topology
+    from planner.formulation.dense_choices import is_left_to_workload
     from planner.formulation.policy import offered
 
     origin = document.provenance
     own = offered(policy, planned_topology(document), origin.cost_model)
+    if origin.policy.dense is None and is_left_to_workload(own.dense, planned_inputs(document)[1]):
+        own = own.model_copy(update={"dense": None})
     return own if set(own.shardings) <= set(origin.policy.shardings) else policy
 
 

@@ -95,6 +95,11 @@ def candidates(
     return tuple(found) if cost_model == "physical" else (workload,)
 
 
+def is_left_to_workload(choices: DenseChoices | None, workload: Workload) -> bool:
+    """Whether a policy leaves open what a workload states."""
+    return choices is not None and choices.settled is None and workload.dense.sharding is not None
+
+
 def leanest(topology: Topology, found: Sequence[Workload]) -> int:
     """Which of some `candidates` leaves most memory to the tables; the first of equals."""
 

@@ -16,6 +16,7 @@ from planner.formulation.allowed_choices import model_of_replicas, planning_mode
 from planner.formulation.checkpoint_choices import checkpoint_candidates
 from planner.formulation.choice_rules import allowed_choices
 from planner.formulation.dense_choices import candidates as dense_candidates
+from planner.formulation.dense_choices import is_left_to_workload
 from planner.formulation.formulation import Formulation
 from planner.formulation.options import enumerate_options
 from planner.formulation.policy import RUNTIMES, Policy, narrow, offered, policy_document
@@ -71,7 +72,8 @@ class Question:
         return [replace(self, chosen=(each,)) for each in found]
 
     def choices_of_dense(self) -> list["Question"]:
-        """The question for each strategy of the dense part that there is, and each way to checkpoint it.
+        """The question for each strategy of the dense part that there is, and each way to checkpoint it. A strategy that
+        the workload states leaves the policy nothing to say.
 
         Raises InputError as `candidates` does, and for what is planned with a replicated one alone.
         """
@@ -86,7 +88,9 @@ class Question:
         if len(found) > 1 and policy.checkpointing == "auto" and policy.replicas is not None:
             message = "plans with replicas are of one way; give none or full, or leave replicas out"
             raise InputError.at("policy", message, path="checkpointing")
-        return [replace(self, workload=workload) for workload in found]
+        if is_left_to_workload(policy.dense, self.workload):
+            policy = policy.model_copy(update={"dense": None})
+        return [replace(self, workload=workload, policy=policy) for workload in found]
 
     @property
     def groups(self) -> str:

@@ -1,5 +1,7 @@
 """Units of a sharded dense part wait for their weights, and for nothing else."""
 
+from dataclasses import replace
+
 import pytest
 
 from cost_models.dense_timeline import TimedUnit, Transfer, ends_of, forward_end_s
@@ -44,3 +46,29 @@ def test_sums_among_nodes_leave_the_links_to_gathers() -> None:
     """Over cards that gathers do not use: 4 s for each of two units, one after the other."""
     units = [TimedUnit(1.0, 1.0, NOTHING, Transfer(0.0, 0.5), Transfer(0.0, 4.0))] * 2
     assert ends_of([], units).sums_s == pytest.approx(2 + 1 + (0.5 + 4.0) * 2)
+
+
+def test_what_a_pass_waits_for_is_not_behind_gathers() -> None:
+    """Beside a gather of 5 s, 1 s between layers takes 2 s, and the gather 6 s."""
+    first = TimedUnit(1.0, 1.0, NOTHING, NOTHING, NOTHING, enter=(Transfer(0.0, 1.0),))
+    second = TimedUnit(1.0, 1.0, Transfer(0.0, 5.0), NOTHING, NOTHING)
+    assert forward_end_s([first, second]) == pytest.approx(6.0 + 1.0)
+    assert forward_end_s([first, replace(second, gather=NOTHING)]) == pytest.approx(1.0 + 1.0 + 1.0)
+
+
+def test_what_a_pass_waits_for_has_ports_that_cards_leave_idle() -> None:
+    """A gather that keeps cards busy for 5 s and ports for 0.5 s delays it by half a second, and is not delayed."""
+    first = TimedUnit(1.0, 1.0, NOTHING, NOTHING, NOTHING, enter=(Transfer(0.0, 1.0),))
+    assert forward_end_s([first]) == pytest.approx(2.0)
+    second = TimedUnit(1.0, 1.0, Transfer(0.0, 5.0, 0.5), NOTHING, NOTHING)
+    assert forward_end_s([first, second]) == pytest.approx(5.0 + 1.0)
+    short = TimedUnit(1.0, 1.0, Transfer(0.0, 2.0, 0.5), NOTHING, NOTHING)
+    assert forward_end_s([first, short]) == pytest.approx(1.5 + 1.0 + 1.0)
+
+
+def test_gradients_between_layers_delay_the_units_before() -> None:
+    """Backward: 0.5 s for the answer, 1 s of work, 0.5 s for what goes back, twice; then sums of 1 s."""
+    unit = TimedUnit(1.0, 1.0, NOTHING, Transfer(0.0, 1.0), NOTHING, (), (Transfer(0.5),), (Transfer(0.0, 0.5),))
+    ends = ends_of([], [unit] * 2)
+    assert (ends.forward_s, ends.rest_s) == pytest.approx((2.0, 2.0 + 2.0 + 2.5))
+    assert ends.sums_s == pytest.approx(ends.rest_s + 1.0)

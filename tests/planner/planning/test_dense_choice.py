@@ -132,6 +132,7 @@ def test_a_plan_that_does_not_fit_names_the_flag() -> None:
         (4e9, {"strategy": "replicate"}, None, "--dense zero1"),
         (2.7e9, {"strategy": "zero1", "over": "node"}, None, "--dense zero1"),
         (2.7e9, None, {"strategy": "fsdp"}, "--set workload.dense.sharding.strategy=zero1"),
+        (2.7e9, {"strategy": "auto"}, {"strategy": "fsdp"}, "--set workload.dense.sharding.strategy=zero1"),
         (
             3e9,
             None,
@@ -149,6 +150,7 @@ def test_a_strategy_that_does_not_fit_names_one_that_does(
     short = _planned(topology(node_group("a", nodes=2, ranks=4, hbm_bytes=hbm_bytes)), model, asked)
     assert short.infeasibility is not None
     assert [each.flags for each in short.infeasibility.remedies if each.change == "dense"] == [flags]
+    assert verify(short) == []
 
 
 def test_where_no_strategy_fits_the_leanest_says_what_would() -> None:
