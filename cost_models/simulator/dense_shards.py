@@ -9,8 +9,6 @@ ZeRO's stages 1 and 2: whole weights are gathered after the optimizer. Layers wh
 from collections.abc import Sequence
 from functools import cache
 
-import numpy as np
-
 from cost_models.coefficients import SoftwareCoefficients
 from cost_models.dense_size import DenseSize, LayerProduct, PartName
 from cost_models.dense_units import DenseUnit, dense_units

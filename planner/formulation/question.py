@@ -72,8 +72,9 @@ class Question:
         return [replace(self, chosen=(each,)) for each in found]
 
     def choices_of_dense(self) -> list["Question"]:
-        """The question for each strategy of the dense part that there is, and each way to checkpoint it. A strategy that
-        the workload states leaves the policy nothing to say.
+        """The question for each strategy of the dense part that there is, and each way to checkpoint it.
+
+        A strategy that the workload states leaves the policy nothing to say.
 
         Raises InputError as `candidates` does, and for what is planned with a replicated one alone.
         """

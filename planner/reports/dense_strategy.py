@@ -3,7 +3,6 @@
 from typing import TYPE_CHECKING
 
 from cost_models.activations import kept_elements
-from cost_models.dense_sharding import sharding_of
 from cost_models.dense_size import dense_size
 from cost_models.model import CostModel
 from cost_models.step_costs import StepCosts

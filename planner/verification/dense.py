@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from cost_models.dense_sharding import sharding_of
 from cost_models.model import CostModel
 from cost_models.step_costs import StepCosts
-from cost_models.workload.checkpoints import in_words, is_checkpointed
+from cost_models.workload.checkpoints import is_checkpointed
 from cost_models.workload.dense_part import COMPUTE_DTYPE_BYTES, Dense
 from cost_models.workload.dense_sharding import REPLICATED
 from cost_models.workload.formats import wire_bytes, written_bytes
