@@ -4,7 +4,8 @@ import fnmatch
 from dataclasses import dataclass
 
 from cost_models.dense import size_seconds
-from cost_models.dense_size import FORWARD_FLOPS_PER_MAC, TRAINING_FLOPS_PER_MAC, dense_size, layer_sizes
+from cost_models.dense_sharding import held_units, sharding_of
+from cost_models.dense_size import FORWARD_FLOPS_PER_MAC, TRAINING_FLOPS_PER_MAC, DenseSize, dense_size, layer_sizes
 from cost_models.dense_update import BlockSeconds
 from cost_models.shampoo import ShampooStep
 from cost_models.step import StepModel
@@ -39,6 +40,8 @@ class LayerReasons:
     """What Shampoo makes of it; None where it does not train it."""
     is_checkpointed: bool = False
     """Whether the backward pass computes it again, which its FLOPs and seconds have."""
+    held: str | None = None
+    """How its weights are held and its work is cut, in words; None where rules hold no layer otherwise than others."""
 
     @property
     def seconds(self) -> float:
@@ -47,11 +50,14 @@ class LayerReasons:
 
 
 def layer_reasons(model: StepModel, pattern: str = "*") -> tuple[LayerReasons, ...]:
-    """The layers whose names match, in the order of the forward pass; layers of no cost are among them."""
+    """The layers whose names match, in the order of the forward pass; layers of no cost are among them. Of a layer that
+    is cut over ranks, what one rank computes; its exchanges with the others are not in it."""
     workload, samples = model.workload, model.batching.samples_per_rank
     passes, training = model.coefficients.software.activation_passes.value, workload.mode == "training"
+    sharding, cut = sharding_of(workload), _sizes_of_cut(model)
     found = []
-    for layer, size in zip(workload.layers, layer_sizes(workload), strict=True):
+    for layer, whole in zip(workload.layers, layer_sizes(workload), strict=True):
+        size = cut.get(layer.name, whole)
         if not fnmatch.fnmatchcase(layer.name, pattern):
             continue
         seconds = [
@@ -63,8 +69,17 @@ def layer_reasons(model: StepModel, pattern: str = "*") -> tuple[LayerReasons, .
         flops += FORWARD_FLOPS_PER_MAC * size.macs * is_again
         moved = size.activation_elements * workload.dense.activation_bytes * samples
         blocks = block_reasons(model, layer)
-        found.append(LayerReasons(layer, flops, moved, seconds[0], seconds[1] - seconds[0], blocks, is_again))
+        held = sharding.of_layer(layer.name).words if sharding.layers and layer.parameters else None
+        found.append(LayerReasons(layer, flops, moved, seconds[0], seconds[1] - seconds[0], blocks, is_again, held))
     return tuple(found)
+
+
+def _sizes_of_cut(model: StepModel) -> dict[str, DenseSize]:
+    """What a rank computes of each layer that is cut, by its name."""
+    if not sharding_of(model.workload).cuts:
+        return {}
+    cut = [each for each in held_units(model.topology, model.workload) if each.unit.held.cut is not None]
+    return {layer.name: each.size for each in cut for layer in each.unit.layers}
 
 
 def recomputed_s(model: StepCosts) -> float:

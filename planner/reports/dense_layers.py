@@ -38,7 +38,22 @@ def render(layers: Sequence[LayerReasons], console: "Console") -> None:
     console.print("FLOPs and outputs of a sample; activations and seconds of a rank's samples in a step.")
     if any(each.is_checkpointed for each in layers):
         console.print(f"{AGAIN.strip()} computed again (checkpointing): in its FLOPs, and with its backward pass.")
+    _render_ways(layers, console)
     _render_blocks(layers, console)
+
+
+def _render_ways(layers: Sequence[LayerReasons], console: "Console") -> None:
+    """Print how layers are held, where rules say so, and whose exchanges are not among the seconds."""
+    ways = {each.held: [one.layer.name for one in layers if one.held == each.held] for each in layers if each.held}
+    if not ways:
+        return
+    table = TextGrid(("held", "left"), ("layers", "right"), ("", "left"))
+    for held, names in ways.items():
+        table.add_row(held, f"{len(names):,}", names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}")
+    console.print()
+    console.print(table)
+    console.print()
+    console.print("Of a layer that is cut: what one rank computes of it, without the exchanges between ranks.")
 
 
 def _render_blocks(layers: Sequence[LayerReasons], console: "Console") -> None:
@@ -82,7 +97,7 @@ def _amounts(layers: Sequence[LayerReasons]) -> tuple[str, ...]:
 
 def records(layers: Sequence[LayerReasons]) -> list[dict[str, Cell]]:
     """One record for each layer."""
-    in_blocks = any(each.blocks is not None for each in layers)
+    in_blocks, says_how = any(each.blocks is not None for each in layers), any(each.held for each in layers)
     return [
         {
             "layer": each.layer.name,
@@ -95,6 +110,7 @@ def records(layers: Sequence[LayerReasons]) -> list[dict[str, Cell]]:
             "activation_bytes": each.activation_bytes,
             "forward_s": each.forward_s,
             "backward_s": each.backward_s,
+            **({"held": each.held} if says_how else {}),
             **(_block_record(each.blocks or BlockReasons(0, 0.0, 0.0, 0.0)) if in_blocks else {}),
         }
         for each in layers

@@ -53,3 +53,27 @@ def test_a_pattern_names_layers() -> None:
     )
     assert [each.layer.name for each in layer_reasons(model, "bottom*")] == ["bottom.0", "bottom"]
     assert not layer_reasons(model, "tower")
+
+
+def test_layers_that_are_cut_take_what_one_rank_computes() -> None:
+    """Columns over the 4 ranks of a node: as many FLOPs of a sample, inputs of all of them read by each; the rule in
+    words, on the layers that it holds and on the others, and on none where there are no rules."""
+    layers = [
+        {"kind": "linear", "name": "numbers", "inputs": "numerical", "out": 64},
+        {"kind": "embeddings", "name": "bags", "tables": "*"},
+        {"kind": "linear", "name": "wide", "inputs": ["bags", "numbers"], "out": 4_096},
+    ]
+    cluster = topology(node_group("a", nodes=2, ranks=4))
+    found = []
+    for rules in ([], [{"match": ["wide"], "cut": "columns"}]):
+        dense = {"numerical_features": 8, "layers": layers, "sharding": {"layers": rules}}
+        model = StepModel(cluster, workload([{"rows": 1000, "dim": 64}], global_batch=8 * 512, dense=dense))
+        found.append({each.layer.name: each for each in layer_reasons(model)})
+    whole, cut = found
+    assert cut["numbers"].seconds == whole["numbers"].seconds
+    assert cut["wide"].flops_per_sample == whole["wide"].flops_per_sample
+    samples, inputs = 512, 64 + 64
+    more = (4 - 1) * inputs * samples * model.workload.dense.activation_bytes
+    assert cut["wide"].activation_bytes == pytest.approx(whole["wide"].activation_bytes + more)
+    assert {each.held for each in whole.values()} == {None}
+    assert (cut["wide"].held, cut["numbers"].held) == ("columns, replicate", "replicate")
