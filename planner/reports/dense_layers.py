@@ -49,7 +49,7 @@ def _render_ways(layers: Sequence[LayerReasons], console: "Console") -> None:
         return
     table = TextGrid(("held", "left"), ("layers", "right"), ("", "left"))
     for held, names in ways.items():
-        table.add_row(held, f"{len(names):,}", names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}")
+        table.add_row(held, f"{len(names):,}", ", ".join(names[:3]) + ", …" * (len(names) > 3))
     console.print()
     console.print(table)
     console.print()
