@@ -34,15 +34,25 @@ class ExitCode(IntEnum):
     """What the shell sees."""
 
     DONE = 0
+    """done"""
     BUG = 1
+    """a bug"""
     WRONG_COMMAND_LINE = 2
+    """the command line is wrong: a flag, a place that cannot be written, an output that is an input, a missing extra"""
     INVALID_INPUT = 3
+    """an input is invalid"""
     INFEASIBLE = 4
+    """infeasible, proven and explained"""
     NO_PLAN_IN_TIME = 5
+    """no plan within the limits, and nothing proven"""
     GATE_FAILED = 6
+    """a verification or a gate failed"""
     PLANS_DIFFER = 7
+    """`diff --exit-code`: the plans differ"""
     INTERRUPTED = 130
+    """interrupted (Ctrl-C)"""
     TERMINATED = 143
+    """terminated (SIGTERM)"""
 
 
 def guarded(action: Callable[[], Result], *, as_json: bool = False) -> Result:
