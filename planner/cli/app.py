@@ -37,7 +37,7 @@ from planner.cli import (
     topology,
     verify,
 )
-from planner.cli.exits import guarded
+from planner.cli.exits import end_that_was_asked, guarded
 from planner.cli.group import CommandGroup
 from planner.cli.interruption import end_when_terminated
 from planner.cli.panels import PanelledCommand
@@ -133,4 +133,9 @@ def main() -> None:
     """The installed commands `planner` and `shardplan`, and `cli.py` of a checkout."""
     streams.ready()
     end_when_terminated()
-    app()
+    try:
+        app()
+    except KeyboardInterrupt as asked:  # while the commands are put together, before one of them is guarded
+        code, words = end_that_was_asked(asked)
+        streams.say(words)
+        raise SystemExit(code) from None

@@ -70,7 +70,7 @@ def guarded(action: Callable[[], Result], *, as_json: bool = False) -> Result:
     except MissingPackageError as error:
         _end(ExitCode.WRONG_COMMAND_LINE, f"planner: {error}", as_json=as_json)
     except KeyboardInterrupt as asked:
-        _end_asked(asked, as_json=as_json)
+        _end(*end_that_was_asked(asked), as_json=as_json)
     except BrokenPipeError:
         _end_quietly()
     except Exception as error:  # the one boundary: a bug ends with a request to report it
@@ -79,16 +79,16 @@ def guarded(action: Callable[[], Result], *, as_json: bool = False) -> Result:
         if hasattr(error, "exit_code"):  # a command's deliberate exit
             raise
         if isinstance(error.__cause__, KeyboardInterrupt):  # Python 3.11 wraps what a signal raises inside __set_name__
-            _end_asked(error.__cause__, as_json=as_json)
+            _end(*end_that_was_asked(error.__cause__), as_json=as_json)
         _end(*_what_failed(error), as_json=as_json)
     return result
 
 
-def _end_asked(asked: KeyboardInterrupt, *, as_json: bool) -> NoReturn:
-    """Somebody asked for the end, by SIGTERM or Ctrl-C."""
+def end_that_was_asked(asked: KeyboardInterrupt) -> tuple[ExitCode, str]:
+    """Exit code and words of an end that somebody asked for, by SIGTERM or Ctrl-C."""
     if isinstance(asked, Terminated):
-        _end(ExitCode.TERMINATED, "planner: terminated", as_json=as_json)
-    _end(ExitCode.INTERRUPTED, "planner: interrupted", as_json=as_json)
+        return ExitCode.TERMINATED, "planner: terminated"
+    return ExitCode.INTERRUPTED, "planner: interrupted"
 
 
 def _end_wrong(error: Any, *, as_json: bool) -> NoReturn:

@@ -8,6 +8,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from planner.cli import app
 from planner.cli.app import PlannerCommands
 from planner.cli.exits import ExitCode
 from planner.cli.interruption import Terminated
@@ -59,6 +60,24 @@ def test_termination_exits_with_143():
     result = end_with(Terminated())
     assert result.exit_code == ExitCode.TERMINATED == 143
     assert "terminated" in result.stderr
+
+
+@pytest.mark.parametrize(("asked", "code"), [(KeyboardInterrupt, 130), (Terminated, 143)])
+def test_a_signal_before_any_command_is_an_end_not_a_bug(
+    asked: type[KeyboardInterrupt], code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One that comes while the commands are put together: its own exit code, one line and no traceback."""
+
+    def interrupted() -> None:
+        raise asked
+
+    monkeypatch.setattr(app, "app", interrupted)
+    monkeypatch.setattr(app, "end_when_terminated", lambda: None)
+    monkeypatch.setattr(app.streams, "ready", lambda: None)
+    with pytest.raises(SystemExit) as ended:
+        app.main()
+    assert ended.value.code == code
+    assert len(capsys.readouterr().err.splitlines()) == 1
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
