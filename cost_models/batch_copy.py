@@ -16,7 +16,7 @@ from cost_models.dense_update import DenseUpdate
 from cost_models.kinds import RankKind
 from cost_models.memory import Batching
 from cost_models.shards import Floats, MemoryTier
-from cost_models.tables import NUMBER_BYTES, Tables
+from cost_models.tables import NUMBER_BYTES
 from cost_models.workload.models import Workload
 from topologies.cluster import Topology
 
@@ -81,15 +81,15 @@ class BatchCopy:
         """[...] what is left of the slowest copy when devices begin a step: no rows wait longer for it."""
         return np.asarray(np.maximum(self.seconds(loaded_bytes).max(axis=0) - self.launch_s, 0.0))
 
-    def meets_rows(self, tables: Tables) -> bool:
-        """Whether rows from below HBM may wait for it."""
+    def meets_rows(self, loaded_bytes: float) -> bool:
+        """Whether rows from below HBM may wait for it, where the ids of a sample with their lengths have so many
+        bytes."""
         has_memory = any(MEETS_COPIES in kind.memories for kind in self.kinds)
-        return self.is_beside and has_memory and float(self.left_s(float(tables.loaded_bytes_per_sample.sum()))) > 0
+        return self.is_beside and has_memory and float(self.left_s(loaded_bytes)) > 0
 
-    def lines(self, tables: Tables) -> tuple[CopyLine, CopyLine]:
-        """The law of the wait."""
-        left_s = float(self.left_s(float(tables.loaded_bytes_per_sample.sum())))
-        return CopyLine(0.0, rows_wait=True), CopyLine(left_s, rows_wait=False)
+    def lines(self, loaded_bytes: float) -> tuple[CopyLine, CopyLine]:
+        """The law of the wait, where the ids of a sample with their lengths have so many bytes."""
+        return CopyLine(0.0, rows_wait=True), CopyLine(float(self.left_s(loaded_bytes)), rows_wait=False)
 
 
 def launch_s(workload: Workload, software: SoftwareCoefficients, update: DenseUpdate) -> float:

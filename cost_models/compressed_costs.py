@@ -127,6 +127,8 @@ class CompressedCosts(MixedCosts):
             topology, workload, reserve, exchange, replicas=replicas, own=own, copy_meets_rows=copy_meets_rows
         )
         self._base_bytes, self.projection_bytes = self.base_bytes, 0.0
+        self.projection_bytes_of_each: Floats = np.zeros(len(self.workload.tables))
+        """[T] of the matrix that a table's vectors go through, with gradient and optimizer state."""
         self.compressions: Compressions | None = None
         self.remainders: tuple[Remainders, ...] = ()
         if self.workload.is_compressed:
@@ -148,9 +150,10 @@ class CompressedCosts(MixedCosts):
         vectors = self.tables.outputs_per_sample * self.compressions.vectors_sent
         self.sent_tables = replace(self.tables, outputs_per_sample=vectors)
         self.remainders = Remainders.of(workload, self.topology.world_size)
+        self.projection_bytes_of_each = parameter_element_bytes(workload) * self.compressions.projections
         largest = np.zeros(int(of_table[-1]) + 1)
-        np.maximum.at(largest, of_table, self.compressions.projections)
-        self.projection_bytes = parameter_element_bytes(workload) * float(largest.sum())
+        np.maximum.at(largest, of_table, self.projection_bytes_of_each)
+        self.projection_bytes = float(largest.sum())
         held = np.where(np.arange(len(self.memories)) == MEMORY_HBM, self.projection_bytes, 0.0)
         self.base_bytes = self._base_bytes + held
 

@@ -91,6 +91,8 @@ class StepCosts(CostModel):
             topology, workload = self.topology, self.workload
         self._replication = replication
         self.tables = self.sent_tables = Tables.of(workload.uncompressed, topology.world_size)  # as base costs are
+        self.loaded_bytes_per_sample = float(self.tables.loaded_bytes_per_sample.sum())
+        """Ids and their lengths: the same whatever variants of these tables `self.tables` has."""
         self.kinds: tuple[RankKind, ...] = rank_kinds(topology, workload)
         self.coefficients = StepCoefficients.of(topology, workload)
         self.peak = Peak(
@@ -105,7 +107,8 @@ class StepCosts(CostModel):
         self.update = DenseUpdate.of(self.cluster, self.stated_workload, self.kinds)
         software = self.coefficients.software
         self.batch_copy = BatchCopy.of(self.cluster, workload, self.kinds, self.batching, software, self.update)
-        self.copy_meets_rows = self.batch_copy.meets_rows(self.tables) if copy_meets_rows is None else copy_meets_rows
+        meets_rows = self.batch_copy.meets_rows(self.loaded_bytes_per_sample)
+        self.copy_meets_rows = meets_rows if copy_meets_rows is None else copy_meets_rows
         self.schedule = Schedule(
             topology,
             workload,
@@ -198,7 +201,7 @@ class StepCosts(CostModel):
         if stage == REPLICA_SYNC:
             return () if self._averaging is None else self._averaging.lines
         if stage == COPY_CONTENTION:
-            return self.batch_copy.lines(self.tables)
+            return self.batch_copy.lines(self.loaded_bytes_per_sample)
         return self.schedule.lines[stage]
 
     def _own_line(self, stage: str) -> int:
@@ -271,7 +274,7 @@ class StepCosts(CostModel):
     def _add_copy(self) -> None:
         """The batch comes to the devices before its ids are exchanged or, with a pipeline, beside the step before; a
         step is then no shorter than that. Where whatever is placed hides it, there is no stage for it."""
-        copy_seconds = self.batch_copy.seconds(float(self.tables.loaded_bytes_per_sample.sum()))[self.kind_of_rank]
+        copy_seconds = self.batch_copy.seconds(self.loaded_bytes_per_sample)[self.kind_of_rank]
         if not self.batch_copy.is_beside:
             self._beside[self.stages.index("input_dist")] += copy_seconds.max()
             return
@@ -336,7 +339,10 @@ class StepCosts(CostModel):
 
     def _copy_terms(self, lookup_of: Callable[[], Lookup]) -> dict[str, Loads]:
         """What blocks wait for the copy of a batch, at the model's line."""
-        if not (self.copy_meets_rows and self.batch_copy.lines(self.tables)[self._own_line(COPY_CONTENTION)].rows_wait):
+        if not self.copy_meets_rows:
+            return {}
+        line = self.batch_copy.lines(self.loaded_bytes_per_sample)[self._own_line(COPY_CONTENTION)]
+        if not line.rows_wait:
             return {}
         return {COPY_CONTENTION: lookup_of().waits_for_copy(is_prefetched=self.schedule.is_prefetched)}
 

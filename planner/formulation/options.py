@@ -283,16 +283,18 @@ def _unless_one(operation: np.ufunc, values: Floats, by: Floats) -> Floats:
 
 def _within_budget(problem: Problem, costed: CostModel, options: Options) -> Problem:
     """The problem with the budget of losses as one more memory, of which all ranks have one pool: a table takes of it,
-    in the parts that its blocks and their ranks hold, what its variant loses."""
+    in the parts that its blocks and their ranks hold, what its variant loses. What loses more alone is not allowed:
+    in parts it would fit, and relaxations mix them."""
     variants = options.choices.variants
     assert variants is not None
     blocks, of_part = options.blocks, _parts_of_rows(costed, options)[0][:, 0]
-    loss = variants.beyond_least[blocks.table] / variants.unit
-    loss = loss * blocks.columns / costed.tables.dim[blocks.table] * of_part / problem.block_copies
+    of_table = variants.beyond_least[blocks.table] / variants.unit
+    loss = of_table * blocks.columns / costed.tables.dim[blocks.table] * of_part / problem.block_copies
     loss = np.where(problem.block_replicated, loss / problem.world, loss)
     by_rows = np.tile(loss[None, :, None], (problem.kinds, 1, 1))
     return replace(
         problem,
+        allowed=problem.allowed & (of_table <= variants.capacity),
         pool_of_rank=np.vstack([problem.pool_of_rank, np.zeros((1, problem.world), dtype=np.int64)]),
         pool_capacity=(*problem.pool_capacity, np.array([variants.capacity])),
         base_bytes=np.append(problem.base_bytes, 0.0),

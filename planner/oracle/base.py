@@ -8,10 +8,10 @@ from typing import NamedTuple
 import numpy as np
 
 from cost_models.batch_copy import CopyLine
+from cost_models.compressed_costs import CompressedCosts
 from cost_models.dense_sharding import sharding_of
 from cost_models.fixed_parts import FixedParts
 from cost_models.shards import SIZED_BY_PLAN
-from cost_models.step_costs import StepCosts
 from cost_models.towers import has_towers
 from cost_models.workload.models import Workload
 from cost_models.workload.table_profile import TableProfile
@@ -118,8 +118,8 @@ class Base:
             raise InputError.at("plan", "places nothing, so that there is no bound to begin with; plan what fits")
         model = planned_model(plan)
         self._expect_simple(model)
-        assert isinstance(model, StepCosts)
-        self.model: StepCosts = model
+        assert isinstance(model, CompressedCosts)
+        self.model: CompressedCosts = model
         self.workload: Workload = model.stated_workload
         options = planned_options(origin, model, self.policy)
         self.formulation = Formulation.of_options(model, options)
@@ -134,7 +134,7 @@ class Base:
 
     def _expect_simple(self, model: object) -> None:
         origin, policy = self.plan.provenance, self.policy
-        if not isinstance(model, StepCosts) or origin.cost_model != "physical":
+        if not isinstance(model, CompressedCosts) or origin.cost_model != "physical":
             message = f"is rated by {origin.cost_model}; candidates are costed by --cost-model physical"
             raise InputError.at("plan", message)
         if model.replicas is not None or policy.replicas is not None:
@@ -144,8 +144,9 @@ class Base:
             raise InputError.at("plan", "may shard the dense part; candidates are costed with --dense replicate")
         policy.expect_nominal("candidates are costed by steps that are")
         policy.expect_stated_tables("candidates are costed")
-        if model.workload.is_compressed:
-            raise InputError.at("plan", "has compressed tables; candidates are costed of tables with all their rows")
+        if model.workload.is_compressed or model.workload.embedding.mixed_dimensions is not None:
+            message = "has compressed tables; begin with tables as large as their rows and columns say, and compress"
+            raise InputError.at("plan", f"{message} those of candidates in columns, as in cat_0.compressor")
         if model.kind_count > 1:
             raise InputError.at("plan", "is for nodes of several kinds; candidates are costed on nodes of one kind")
         towers = model.workload.towers is not None or has_towers(model.topology, model.workload, origin.exchange)
@@ -273,18 +274,18 @@ class Base:
         spaces = [cuts for cuts, _ in MOST_BLOCKS]
         return MOST_BLOCKS[: spaces.index(self.cuts)] if self.cuts in spaces else MOST_BLOCKS
 
-    def units(self, model: StepCosts) -> Ints:
+    def units(self, model: CompressedCosts) -> Ints:
         """[T] column units of each table of a model where every cut is searched."""
         return Space(model, allowed_choices(model, self.policy), EVERY_CUT).units
 
-    def variant(self, tables: Sequence[TableProfile]) -> StepCosts:
+    def variant(self, tables: Sequence[TableProfile]) -> CompressedCosts:
         """The costs of the base with other profiles of its tables; what its dense part takes is without meaning."""
         workload = self.workload.model_copy(update={"tables": tuple(tables)})
         workload.__dict__["layers"] = self.workload.layers  # not those of other widths, which may not fit together
         own, reserve = self.model, self.policy.reserve.amounts()
         return type(own)(own.topology, workload, reserve, own.exchange, copy_meets_rows=own.copy_meets_rows)
 
-    def options(self, model: StepCosts) -> tuple[Options, Options]:
+    def options(self, model: CompressedCosts) -> tuple[Options, Options]:
         """The ways to hold each table, with cache sizes at the lower ends of ranges that hold all that a plan may take,
         and at the upper ends."""
         ends = np.geomspace(LEAST_FRACTION, 1.0, 1 + (SHARES if self.is_scarce else 1))
@@ -296,7 +297,7 @@ class Base:
         low, high = found
         return low, high
 
-    def relaxed_problem(self, model: StepCosts, options: tuple[Options, Options]) -> Problem:
+    def relaxed_problem(self, model: CompressedCosts, options: tuple[Options, Options]) -> Problem:
         """A problem that costs no table more than any plan does: in each range of cache sizes the seconds of whichever
         end takes less, the bytes of the smaller one; beside nothing else, in time as in memory."""
         low, high = (uncapped_problem(model, each) for each in options)
@@ -304,7 +305,7 @@ class Base:
         nothing = {name: np.zeros_like(getattr(low, name)) for name in ("base_loads", "base_bytes")}
         return within_capacity(replace(low, **parts, **nothing, allowed=low.allowed | high.allowed))
 
-    def relaxed_at(self, problem: Problem, model: StepCosts, options: tuple[Options, Options]) -> Problem:
+    def relaxed_at(self, problem: Problem, model: CompressedCosts, options: tuple[Options, Options]) -> Problem:
         """The same at the lines of a model, what rows wait for copies of batches depends on cache sizes."""
         low = at_lines(problem, model, options[0])
         if not model.copy_meets_rows:

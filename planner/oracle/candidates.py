@@ -11,14 +11,16 @@ from typing import Any
 
 import numpy as np
 
+from cost_models.workload.compressors import Compressor
 from cost_models.workload.dense_part import Dense
 from cost_models.workload.models import Workload
 from cost_models.workload.table_profile import TableProfile
+from planner.formulation.policy import RUNTIMES, Runtime
 from planner.problem.numbers import Ints
 from topologies.documents import Document, Model, did_you_mean, validate
 from topologies.errors import Fault, InputError, shown
 
-TABLE_FIELDS = ("rows", "dim", "pooling_factor", "present")
+TABLE_FIELDS = ("rows", "dim", "pooling_factor", "compressor", "present")
 DENSE, DENSE_FIELDS = "dense", ("bottom_mlp", "top_mlp")
 NAME = "name"
 """The column of what candidates are called."""
@@ -80,15 +82,20 @@ class Candidates:
 
 
 def candidates_of(
-    base: Workload, columns: Mapping[str, Sequence[Any]], source: str = "changes", place: Place | None = None
+    base: Workload,
+    columns: Mapping[str, Sequence[Any]],
+    source: str = "changes",
+    place: Place | None = None,
+    runtime: Runtime = "any",
 ) -> Candidates:
-    """The candidates of columns of N values each: `TABLE.rows`, `TABLE.dim`, `TABLE.pooling_factor`, `TABLE.present`,
-    where TABLE may be a pattern (`*`), `dense.bottom_mlp` and `dense.top_mlp` with widths, `name`.
+    """The candidates of columns of N values each: `TABLE.rows`, `TABLE.dim`, `TABLE.pooling_factor`,
+    `TABLE.compressor`, `TABLE.present`, where TABLE may be a pattern (`*`), `dense.bottom_mlp` and `dense.top_mlp` with
+    widths, `name`.
 
     None leaves what the base has. Raises InputError with every column that is unknown or changes what another one
-    changes, and every value that cannot be.
+    changes, and every value that cannot be, or that the runtime does not have.
     """
-    reader = _Reader(base, source, place or (lambda _number, _column: (0, 0)))
+    reader = _Reader(base, source, place or (lambda _number, _column: (0, 0)), runtime)
     return reader.read({str(name).strip(): _values(values) for name, values in columns.items()})
 
 
@@ -102,6 +109,7 @@ class _Reader:
     base: Workload
     source: str
     place: Place
+    runtime: Runtime
     faults: list[Fault] = field(default_factory=list)
 
     def read(self, columns: dict[str, list[Any]]) -> Candidates:
@@ -206,7 +214,18 @@ class _Reader:
         made = self._valid(TableProfile, {**dict(table), **changes}, columns_of, number)
         if made is None:
             return 0
+        if made.compressor is not None and (fault := self._compressor_fault(made, made.compressor)) is not None:
+            column = next(columns_of[name] for name in ("compressor", *changes) if name in changes)
+            self._fault(number, column, f"{table.name!r}: {fault}")
+            return 0
         return _index(variants, table.model_copy(update={name: getattr(made, name) for name in changes}))
+
+    def _compressor_fault(self, table: TableProfile, compressor: Compressor) -> str | None:
+        """Why a table cannot be made smaller so; None where it can."""
+        if compressor.kind not in RUNTIMES[self.runtime].compressors:
+            lacks = f"{self.runtime} has no tables of two parts, which {compressor} makes of it"
+            return f"{lacks}; give it hash:C or dim:D, or begin with a plan for any runtime"
+        return compressor.fault(table.rows, table.dim)
 
     def _valid(
         self, model: type[Model], data: dict[str, Any], columns_of: Mapping[str, str], number: int

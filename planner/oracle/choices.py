@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from cost_models.step_costs import StepCosts
+from cost_models.compressed_costs import CompressedCosts
 from planner.formulation.options import at_lines, build_problem, enumerate_options
 from planner.oracle.base import Base
 from planner.problem.arrays import Problem
@@ -19,7 +19,7 @@ PRICES = tuple(0.05 * 4.0**n for n in range(8))
 """What a byte of HBM is worth, in steps of the base for all HBM of the cluster."""
 
 
-def choices_of(base: Base, model: StepCosts) -> tuple[Floats, Floats]:
+def choices_of(base: Base, model: CompressedCosts) -> tuple[Floats, Floats]:
     """[T, L, C] seconds on each instance of a resource, if blocks are spread evenly, and [T, L, M] bytes of all ranks,
     of the tables of a model at the protocols of the base plan."""
     options = enumerate_options(model, base.policy, base.fractions, base.formulation.options.cuts)

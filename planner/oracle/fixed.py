@@ -1,5 +1,7 @@
 """What the steps of candidates take before any table is placed: dense part by dense part."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from cost_models.fixed_parts import FixedParts
@@ -30,8 +32,10 @@ class DenseParts:
                 workload = _dense_workload(self._base, candidates, number)
                 self._known[name] = self._profiles.table_amounts.dense_base(workload)
             bases.append(self._known[name])
-        sums = summed_over_tables(self._profiles.costs.amounts, row)
-        return self._profiles.table_amounts.fixed_parts(bases, which.reshape(-1), sums)
+        costs = self._profiles.costs
+        sums, projections = (summed_over_tables(of, row) for of in (costs.amounts, costs.projection_bytes))
+        fixed = self._profiles.table_amounts.fixed_parts(bases, which.reshape(-1), sums)
+        return replace(fixed, base_bytes=fixed.base_bytes + projections)
 
 
 def _dense_keys(base: Base, profiles: Profiles, candidates: Candidates, row: Ints, some: Ints) -> Ints:

@@ -91,7 +91,7 @@ class Oracle:
         self, changes: Mapping[str, Sequence[Any]], source: str = "changes", place: Place | None = None
     ) -> Candidates:
         """The candidates of columns of values; see `candidates_of`. Raises InputError for what no model has."""
-        return candidates_of(self._base.workload, changes, source, place)
+        return candidates_of(self._base.workload, changes, source, place, self._base.policy.runtime)
 
     def cost(self, changes: Candidates | Mapping[str, Sequence[Any]]) -> Costs:
         """What candidates cost: bytes, a proven lower bound of the step, an estimate of it."""

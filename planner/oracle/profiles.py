@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cost_models.compressed_costs import CompressedCosts
 from cost_models.fixed_parts import TableAmounts
 from cost_models.peak import GRADIENT_COPIES
-from cost_models.step_costs import StepCosts
+from cost_models.tables import Tables
 from cost_models.workload.table_profile import TableProfile
 from planner.certificates.lagrangian import cheapest_options
 from planner.formulation.options import enumerate_options
@@ -32,10 +33,12 @@ class ProfileCosts:
     amounts: Floats
     """[R, amounts] `TableAmounts`."""
     sizes: Ints
-    """[R, 4] bytes of weights and optimizer state; numbers of a sample's vectors that the dense part reads; columns;
-    column units."""
+    """[R, 4] bytes of weights and optimizer state; numbers of a sample's vectors that the dense part reads; columns of
+    one; column units of rows."""
     wider: Ints
     """[R, spaces] block types in each space with more cuts."""
+    projection_bytes: Floats
+    """[R] on every rank, of the matrix that vectors of a compressed table go through."""
     seconds: Floats
     """[R, L, C] of the choices of an estimate (`planner.oracle.choices`), on each instance of a resource."""
     stored: Floats
@@ -104,20 +107,20 @@ class Profiles:
         model = base.variant(tables)
         wider = [enumerate_options(model, base.policy, None, cuts) for cuts, _ in base.wider]
         counts = [np.bincount(each.table[each.block_option], minlength=len(tables)) for each in wider]
-        held = model.tables.row_bytes(np.arange(len(tables)), model.tables.dim)
-        held = held + model.tables.row_state_bytes(np.arange(len(tables)), model.tables.dim)
+        whole = base.variant(model.workload.uncompressed.tables) if model.workload.is_compressed else model
         numbers = [each.feature_count * each.dim for each in tables]
-        sizes = [model.tables.rows * held, np.array(numbers), model.tables.dim, base.units(model)]
+        sizes = [_held_bytes(model), np.array(numbers), whole.tables.dim, base.units(model)]
         none = np.zeros((len(tables), 0), dtype=np.int64)
         return ProfileCosts(
             self._bounds(model),
-            self.table_amounts.of_each(model),
+            self.table_amounts.of_each(whole),  # as base costs are
             np.stack(sizes, axis=1),
             np.stack(counts, axis=1) if counts else none,
+            model.projection_bytes_of_each,
             *choices_of(base, model),
         )
 
-    def _bounds(self, model: StepCosts) -> Floats:
+    def _bounds(self, model: CompressedCosts) -> Floats:
         """[T, pairs, 2] see `ProfileCosts.bounds`."""
         base, options = self._base, self._base.options(model)
         copies = COPIES if base.is_scarce else COPIES[:1]
@@ -133,3 +136,18 @@ class Profiles:
                     if pair.protocols == protocols:
                         bounds[:, m, n] = cheapest_options(at, pair.multipliers, usable, pair.peaks(at))
         return bounds
+
+
+def _held_bytes(model: CompressedCosts) -> Ints:
+    """[T] bytes of weights and optimizer state of each table, with those of its remainder table."""
+    held = _weight_bytes(model.tables)
+    for remainders in model.remainders:
+        has_one = np.flatnonzero(remainders.number >= 0)
+        held[has_one] += _weight_bytes(remainders.tables)[remainders.number[has_one]]
+    return held
+
+
+def _weight_bytes(tables: Tables) -> Ints:
+    every = np.arange(len(tables.rows))
+    of_row = tables.row_bytes(every, tables.dim) + tables.row_state_bytes(every, tables.dim)
+    return np.asarray(tables.rows * of_row)

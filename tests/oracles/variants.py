@@ -7,7 +7,7 @@ import numpy as np
 
 from cost_models.workload.models import Workload
 from planner.formulation.allowed_choices import planning_model
-from planner.formulation.options import build_problem, enumerate_options
+from planner.formulation.options import at_lines, build_problem, enumerate_options
 from planner.formulation.policy import Policy
 from tests.oracles.brute_force import optimum
 from tests.oracles.instances import node_group, topology, workload
@@ -79,8 +79,9 @@ def _choices(stated: Workload, losses: Sequence[Loss], budget: float) -> Iterato
 def _optima(cluster: Topology, chosen: Workload, policy: Policy) -> Iterator[float]:
     """At each line of the laws of exchanges, where something fits."""
     model = planning_model("physical", cluster, chosen, policy)
+    options = enumerate_options(model, policy)
+    problem = build_problem(model, options)
     for protocols in model.all_protocols:
-        costs = model.at_protocols(protocols)
-        found = optimum(build_problem(costs, enumerate_options(costs, policy)))
+        found = optimum(at_lines(problem, model.at_protocols(protocols), options))
         if found is not None:
             yield found.step_s

@@ -29,6 +29,7 @@ CASES: dict[str, dict[str, Any]] = {
     "inference": {"workload": {"mode": "inference"}},
 }
 """Plans that differ in what runs beside what, and in what memory is worth."""
+COMPRESSORS = (None, None, None, "none", "hash:3", "qr:4", "qr:60:add", "qr:2:concat", "dim:4", "dim:6")
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,8 @@ def case(request: pytest.FixtureRequest) -> Case:
 
 
 def random_changes(seed: int, count: int) -> dict[str, list[Any]]:
-    """Columns of random candidates: rows, widths, pooling, tables that are left out, widths of the dense part."""
+    """Columns of random candidates: rows, widths, pooling, compressors, tables that are left out, widths of the dense
+    part."""
     random = np.random.default_rng(seed)
     columns: dict[str, list[Any]] = {}
     there = random.random((count, len(TABLES))) < 0.8
@@ -63,6 +65,7 @@ def random_changes(seed: int, count: int) -> dict[str, list[Any]]:
             "rows": [int(table["rows"] * f) for f in random.choice([0.3, 1, 2], count)],
             "dim": [int(table["dim"] * f) for f in random.choice([0.5, 1, 2], count)],
             "pooling_factor": [float(f) for f in random.choice([1, 4, 30], count)],
+            "compressor": [COMPRESSORS[n] for n in random.integers(0, len(COMPRESSORS), count)],
         }
         for name, values in own.items():
             columns[f"t{t}.{name}"] = [v if is_there else None for v, is_there in zip(values, there[:, t], strict=True)]
