@@ -42,10 +42,12 @@ class Case(NamedTuple):
 
     @property
     def name(self) -> str:
+        """What a line of results calls it."""
         batch = "" if self.global_batch is None else f", batch {self.global_batch:,}"
         return f"{self.model}{batch} on {self.nodes} x {self.topology}"
 
     def plan(self, effort: int) -> Plan:
+        """The base plan, found by so many passes."""
         workload = load_workload(self.model, global_batch=self.global_batch)
         policy = Policy(runtime=self.runtime)
         return plan(

@@ -150,7 +150,7 @@ class CompressedCosts(MixedCosts):
         vectors = self.tables.outputs_per_sample * self.compressions.vectors_sent
         self.sent_tables = replace(self.tables, outputs_per_sample=vectors)
         self.remainders = Remainders.of(workload, self.topology.world_size)
-        self.projection_bytes_of_each = parameter_element_bytes(workload) * self.compressions.projections
+        self.projection_bytes_of_each = parameter_element_bytes(workload) * self.compressions.projections.astype(float)
         largest = np.zeros(int(of_table[-1]) + 1)
         np.maximum.at(largest, of_table, self.projection_bytes_of_each)
         self.projection_bytes = float(largest.sum())

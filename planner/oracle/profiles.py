@@ -140,14 +140,14 @@ class Profiles:
 
 def _held_bytes(model: CompressedCosts) -> Ints:
     """[T] bytes of weights and optimizer state of each table, with those of its remainder table."""
-    held = _weight_bytes(model.tables)
+    columns = model.tables.dim
+    held = _stored_bytes(model.tables, np.arange(len(columns)), columns)
     for remainders in model.remainders:
         has_one = np.flatnonzero(remainders.number >= 0)
-        held[has_one] += _weight_bytes(remainders.tables)[remainders.number[has_one]]
+        held[has_one] += _stored_bytes(remainders.tables, remainders.number[has_one], columns[has_one])
     return held
 
 
-def _weight_bytes(tables: Tables) -> Ints:
-    every = np.arange(len(tables.rows))
-    of_row = tables.row_bytes(every, tables.dim) + tables.row_state_bytes(every, tables.dim)
-    return np.asarray(tables.rows * of_row)
+def _stored_bytes(tables: Tables, table: Ints, columns: Ints) -> Ints:
+    """[n] of all rows of so many columns [n] of each `table` [n]."""
+    return np.asarray(tables.rows[table] * (tables.row_bytes(table, columns) + tables.row_state_bytes(table, columns)))

@@ -135,3 +135,12 @@ def test_the_bound_holds_at_both_lines(ids: int) -> None:
     assert least_s <= found.objective.step_s * (1 + 1e-9)
     assert COPY_CONTENTION in [stage.name for stage in found.stages]
     assert verify(found) == []
+
+
+def test_rows_wait_for_the_copy_of_one_batch_however_many_variants_there_are():
+    """Ids come once, whichever variant of a table is chosen: the law of the wait is that of the tables as stated."""
+    stated = trained(400)
+    model = StepModel(cluster(), stated)
+    twice = stated.with_tables(tuple(table for table in stated.tables for _ in range(2)))
+    costed = model.compressed_as(twice, np.repeat(np.arange(len(stated.tables)), 2))
+    assert costed.lines_of(COPY_CONTENTION) == model.lines_of(COPY_CONTENTION)

@@ -44,6 +44,9 @@ def test_a_candidate_is_the_base_with_its_changes():
         ("t0.rows\n5\nmany\n", "c.csv:3:1: t0.rows:"),
         ("name,t0.rows\na,5\nb,0\n", "c.csv:3:3: t0.rows:"),
         ("*.dim\n18\n", "c.csv:2:1: *.dim:"),
+        ("t0.compressor\nsvd:4\n", "c.csv:2:1: t0.compressor: 'svd:4' is no compressor"),
+        ("t0.compressor\ndim:16\n", "c.csv:2:1: t0.compressor: 't0': dim:16 is no fewer than the 16 columns"),
+        ("t0.rows,t0.compressor\n5,qr:9\n", "c.csv:2:3: t0.compressor: 't0': qr:9:multiply joins more ids than the 5"),
         ("t0.present\nperhaps\n", "c.csv:2:1: t0.present: 'perhaps' is neither true nor false; write one of"),
         ("t0.present,t0.rows\nno,7\n", "c.csv:2:4: t0.rows: is of t0, which this candidate leaves out"),
         ("*.present\nno\n", "candidate 1: leaves out all tables"),
@@ -78,3 +81,9 @@ def test_totals_have_no_widths():
     model = workload([{"rows": 100, "dim": 16}], dense={"macs_per_sample": 1000, "parameters": 100})
     with pytest.raises(InputError, match="give layers"):
         candidates_of(model, {"dense.top_mlp": ["8|1"]})
+
+
+def test_a_runtime_without_tables_of_two_parts_has_no_such_candidates():
+    """Before anything is costed, with what it has instead."""
+    with pytest.raises(InputError, match=r"hugectr has no tables of two parts, .* give it hash:C or dim:D"):
+        candidates_of(MODEL, {"t0.compressor": ["hash:4", "qr:4"]}, runtime="hugectr")

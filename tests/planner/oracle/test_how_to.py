@@ -26,9 +26,10 @@ def test_the_file_of_candidates_is_one(tmp_path: Path):
     """The example of the page changes what its table says."""
     (tmp_path / "candidates.csv").write_text(re.findall(r"```\n(name,.*?)```", PAGE, re.DOTALL)[0])
     found = candidates_of(load_workload("criteo-kaggle"), *_columns(tmp_path / "candidates.csv"))
-    narrow, hashed, lean = (found.workload(number) for number in range(3))
+    narrow, fewer, hashed, lean = (found.workload(number) for number in range(4))
     assert {table.dim for table in narrow.tables} == {8}
-    assert hashed.tables[2].rows == 500_000
+    assert fewer.tables[2].rows == 500_000
+    assert str(hashed.tables[3].compressor) == "hash:4"
     assert len(lean.tables) == 25
     assert lean.dense.top_mlp == (256, 1)
 

@@ -9,7 +9,7 @@ from planner.document.planned import planned_model
 from planner.formulation.allowed_choices import planning_model
 from planner.oracle import Oracle
 from tests.oracles.instances import node_group, topology, workload
-from tests.planner.oracle.conftest import CASES, TABLES, case_of, random_changes
+from tests.planner.oracle.conftest import CASES, DENSE, TABLES, case_of, random_changes
 from tests.seeds import seeds
 
 
@@ -74,3 +74,23 @@ def test_costs_of_choices_add_up():
     both = oracle.cost({name: [values[0], values[2]] for name, values in columns.items()}).lower_bound_s
     base = oracle.cost({"name": ["base"]}).lower_bound_s[0]
     np.testing.assert_allclose(both - base, of["t0"][[0, 2]] + of["t2"][[0, 2]], rtol=1e-6, atol=1e-9)
+
+
+def test_compressed_tables_have_the_bytes_of_their_parts():
+    """A quotient and a remainder table are as many bytes as two tables of these rows, halves half as many numbers."""
+    oracle = case_of("torchrec").oracle
+    rows = [2_000_000, 500_000, 500_004, 500_000, None, None, None]
+    words = [None, None, None, "none", "hash:4", "qr:4", "qr:4:add"]
+    _, hashed, parts, *rest = oracle.cost({"t0.rows": rows, "t0.compressor": words}).bytes.tolist()
+    assert rest == [hashed, hashed, parts, parts]
+
+
+def test_a_compressed_candidate_is_planned_as_the_model_that_states_it():
+    """With the same step as the workload that has the compressor in its table."""
+    case = case_of("hugectr")
+    exact = case.oracle.exact(case.oracle.cost({"t0.compressor": ["qr:8:concat"]}), 1, effort=0)
+    stated = workload([TABLES[0] | {"compressor": "qr:8:concat"}, *TABLES[1:]], dense=DENSE, software="hugectr")
+    made = plan(topology(node_group("a", nodes=2)), stated, effort=0, simulate=False)
+    assert made.objective is not None
+    assert exact.plans[0].objective == made.objective
+    assert exact.lower_bound_s[0] <= made.objective.lower_bound_s

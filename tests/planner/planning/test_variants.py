@@ -70,6 +70,19 @@ def test_a_budget_makes_a_plan_fit() -> None:
     assert verify(found) == []
 
 
+def test_a_variant_that_is_beyond_the_budget_alone_changes_nothing() -> None:
+    """Neither the plan nor its bound: a part of it within the budget is no variant."""
+    losses = [("t0", "qr:8", 0.2), ("t1", "fp16", 0.1)]
+    some, more = (
+        planner.plan(CLUSTER, _tables(), policy=_policy(rows, 0.3), effort=0, simulate=False)
+        for rows in (losses, [*losses, ("t2", "hash:8", 0.4)])
+    )
+    assert some.objective is not None
+    assert more.objective is not None
+    assert more.objective.step_s == some.objective.step_s
+    assert more.objective.lower_bound_s == pytest.approx(some.objective.lower_bound_s, rel=1e-9)
+
+
 def test_a_document_keeps_variants_and_their_loss(tmp_path: Path) -> None:
     """What was planned is read back, simulated and verified; other losses, variants and budgets are found out."""
     found = planner.plan(CLUSTER, _tables(), policy=_policy([("t*", "qr:8", 0.2), ("t*", "fp16", 0.1)], 0.3), effort=1)
