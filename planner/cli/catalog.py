@@ -35,7 +35,7 @@ class CatalogKind(StrEnum):
 
 @app.callback()
 def catalog() -> None:
-    """Show the shipped clusters, models, studies, runs and price sheets.
+    """Show the shipped clusters, models, studies, runs, prices.
 
     \b
     Example:

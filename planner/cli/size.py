@@ -86,7 +86,7 @@ def size(
     output_format: flags.FormatFlag = Format.TABLE,
     quiet: flags.QuietFlag = False,
 ) -> None:
-    """Find the fewest nodes that reach a throughput or fit the tables.
+    """Find the fewest nodes for a throughput, or for the tables.
 
     Bisects over the number of nodes of each cluster, unchanged and with
     each --try; a single case also without each memory below HBM. A plan

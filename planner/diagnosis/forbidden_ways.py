@@ -186,7 +186,7 @@ class ForbiddenWays:
         if (limit := self._limit_of_parts(sharding)) is not None:
             return limit
         if row.cuts_into_sites:
-            return self._uncut_into_nodes(sharding)
+            return self._uncut_into_sites(sharding, tier)
         if name in COLUMNS_CUT and model.tables.dim[t] // space.steps[t] < 2:
             columns, step = (
                 counted(int(model.tables.dim[t]), "column"),
@@ -197,12 +197,17 @@ class ForbiddenWays:
             return ForbiddingRule("cluster", "its blocks would be on two ranks or more of one node")
         return ForbiddingRule("search", "none of the cuts that are tried applies to it")
 
-    def _uncut_into_nodes(self, sharding: int) -> ForbiddingRule:
-        sizes = self._space.sites_of(sharding).sizes
-        if len(sizes) < 3 or sizes.min() != sizes.max():
-            return ForbiddingRule("cluster", "its rows would be on two nodes or more of three or more of one size")
+    def _uncut_into_sites(self, sharding: int, tier: int) -> ForbiddingRule:
+        is_of_ranks = SHARDING_ROWS[SHARDINGS[sharding]].is_within_node
+        if not self._space.counts(sharding, tier):
+            of = (
+                "ranks or more of a single node of three or more"
+                if is_of_ranks
+                else "nodes or more of three or more of one size"
+            )
+            return ForbiddingRule("cluster", f"its rows would be on two {of}")
         rows = counted(int(self.formulation.model.tables.rows[self.table]), "row")
-        return ForbiddingRule("table", f"its {rows} leave a node without any")
+        return ForbiddingRule("table", f"its {rows} leave a {'rank' if is_of_ranks else 'node'} without any")
 
     def _limit_of_parts(self, sharding: int) -> ForbiddingRule | None:
         """The rule that allows too few parts for the fewest that a sharding makes."""

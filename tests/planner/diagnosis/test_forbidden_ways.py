@@ -69,6 +69,20 @@ def test_a_way_names_every_rule_of_policy_runtime_and_cluster() -> None:
             "cluster",
             "its blocks would be on two ranks or more of one node",
         ),
+        (
+            {"shardings": ["table_wise", "multi_rank_row_wise"]},
+            {"ranks": 4},
+            "multi_rank_row_wise",
+            "cluster",
+            "its rows would be on two ranks or more of a single node of three or more",
+        ),
+        (
+            {"shardings": ["table_wise", "multi_node_row_wise"]},
+            {"ranks": 4},
+            "multi_node_row_wise",
+            "cluster",
+            "its rows would be on two nodes or more of three or more of one size",
+        ),
     ],
 )
 def test_each_kind_of_rule_is_told(
