@@ -18,7 +18,6 @@ from typing import Self
 import numpy as np
 
 from cost_models import collectives
-from cost_models.amounts import NO_RESERVE, Reserve
 from cost_models.dense import parameter_element_bytes, size_seconds
 from cost_models.dense_size import DenseSize, LayerProduct
 from cost_models.loads import BlockLoad, Loads
@@ -26,14 +25,11 @@ from cost_models.lookup import Lookup
 from cost_models.memory import block_bytes
 from cost_models.mixed_costs import MixedCosts
 from cost_models.model import BlockCosts, BlockMemory
-from cost_models.replicas import Replicas
 from cost_models.resources import DEVICE
 from cost_models.shards import DATA_PARALLEL, MEMORY_HBM, MEMORY_TIERS, Blocks, Floats, Ints
-from cost_models.stages import VectorExchange
 from cost_models.step_base import in_dense
 from cost_models.tables import ID_BYTES, Tables
 from cost_models.workload.models import Workload
-from topologies.cluster import Topology
 
 CROSSINGS = {"multiply": (3.0, 5.0), "add": (3.0, 0.0), "concat": (0.0, 0.0)}
 """Vectors that cross device memory where two are combined, forward (both read, one written) and backward (products:
@@ -112,25 +108,16 @@ class Compressions:
 class CompressedCosts(MixedCosts):
     """The physical cost model of tables that may be compressed."""
 
-    def __init__(
-        self,
-        topology: Topology,
-        workload: Workload,
-        reserve: Reserve = NO_RESERVE,
-        exchange: VectorExchange = "flat",
-        *,
-        replicas: Replicas | None = None,
-        own: Ints | None = None,
-        copy_meets_rows: bool | None = None,
-    ) -> None:
-        super().__init__(
-            topology, workload, reserve, exchange, replicas=replicas, own=own, copy_meets_rows=copy_meets_rows
-        )
-        self._base_bytes, self.projection_bytes = self.base_bytes, 0.0
-        self.projection_bytes_of_each: Floats = np.zeros(len(self.workload.tables))
-        """[T] of the matrix that a table's vectors go through, with gradient and optimizer state."""
-        self.compressions: Compressions | None = None
-        self.remainders: tuple[Remainders, ...] = ()
+    projection_bytes = 0.0
+    """Of the matrices of all projections, on each rank."""
+    projection_bytes_of_each: Floats
+    """[T] of the matrix that a table's vectors go through, with gradient and optimizer state."""
+    compressions: Compressions | None = None
+    remainders: tuple[Remainders, ...] = ()
+
+    def _hold_tables(self) -> None:
+        """Cost compressed tables as what they are."""
+        self._base_bytes, self.projection_bytes_of_each = self.base_bytes, np.zeros(len(self.workload.tables))
         if self.workload.is_compressed:
             self._compress(self.workload, np.arange(len(self.workload.tables)))
 
@@ -172,7 +159,7 @@ class CompressedCosts(MixedCosts):
         if self.compressions is None:
             return costs
         for terms, index in self._beyond_rows(blocks, kind, self.compressions):
-            summed = self.schedule.summed(terms, len(index), kind)
+            summed = self._summed(terms, len(index), kind)
             for part, more in zip((costs.fixed, costs.by_rows, costs.everywhere), summed, strict=True):
                 part[index] += more
         return costs

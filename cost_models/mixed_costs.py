@@ -13,9 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from cost_models.averaging import AveragingLine
-from cost_models.batch_copy import CopyLine
-from cost_models.exchange_lines import ExchangeLine
+from cost_models.costs_at_lines import Line
 from cost_models.joint_lines import JointLine, at_once, in_turn
 from cost_models.model import BlockCosts, BlockMemory, Column
 from cost_models.resources import Resource
@@ -139,7 +137,7 @@ class MixedCosts(StepCosts):
         }
         return {stage: in_turn(each) if stage == REPLICA_SYNC else at_once(each) for stage, each in of_models.items()}
 
-    def lines_of(self, stage: str) -> Sequence[ExchangeLine | AveragingLine | CopyLine | JointLine]:
+    def lines_of(self, stage: str) -> Sequence[Line]:
         """The lines of the collectives of a stage; none is shorter than the first for no bytes."""
         return self._joint_lines[stage] if self._copied else super().lines_of(stage)
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from cost_models.amounts import NO_RESERVE, Amount, Reserve
 from cost_models.coefficients_used import CoefficientsUsed
 from cost_models.error_bars import ErrorBars
+from cost_models.evaluation import Evaluation, critical_rank
 from cost_models.replicas import Replicas
 from cost_models.resources import DEVICE, PCIE, Resource
 from cost_models.shards import (
@@ -38,8 +39,6 @@ from cost_models.tables import Tables
 from cost_models.workload.models import Workload
 from topologies.cluster import Topology
 
-ROUNDING = 1e-9
-"""Relative difference of two sums of the same loads in another order, at most."""
 BATCH_COPY = "batch_copy"
 """The stage of a batch that takes longer to come to the devices than everything else in a step."""
 
@@ -84,27 +83,6 @@ class BlockMemory:
     """[n, M]"""
     supported: NDArray[np.bool_]
     """[n] whether the kind of rank has the tier."""
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """What a placement costs, recomputed from its shards."""
-
-    stage_seconds: Floats
-    """[S]"""
-    critical_rank: tuple[int | None, ...]
-    """[S] first rank of the resource that binds the stage; None where only a constant does."""
-    binding: tuple[Resource | None, ...]
-    """[S] the resource that binds the stage."""
-    rank_stage_seconds: Floats
-    """[W, S]"""
-    rank_bytes: Floats
-    """[W, M] with the dense part; of a memory that ranks share: the rank's own share."""
-
-    @property
-    def step_s(self) -> float:
-        """The sum of the stages."""
-        return float(self.stage_seconds.sum())
 
 
 class CostModel(ABC):
@@ -394,11 +372,3 @@ class CostModel(ABC):
         if self.copy_seconds is not None:
             others_s = float((busy[:, :-1].max(axis=0) + self.constants[:-1]).sum())
             busy[:, -1] = np.maximum(self.copy_seconds - others_s, 0.0)
-
-
-def critical_rank(busy: Floats) -> int | None:
-    """The first of the ranks that are the busiest, of seconds [W]; None where none is busy.
-
-    Loads that differ by the rounding of their sums count as equal: which of them is larger depends on the machine.
-    """
-    return int(np.argmax(busy >= busy.max() * (1 - ROUNDING))) if busy.any() else None

@@ -13,7 +13,6 @@ from cost_models.dense_sharding import DENSE_GATHER, ShardedDense, sharding_of
 from cost_models.dense_update import DenseUpdate
 from cost_models.exchange_lines import ExchangeLine, exchange_lines
 from cost_models.kinds import RankKind
-from cost_models.loads import Loads
 from cost_models.model import Column
 from cost_models.path_latency import Hops, inside_latency_s, leave_domains, path_latency_s
 from cost_models.replicas import Replicas
@@ -55,10 +54,6 @@ _EXCHANGE = tuple(Resource(kind, way) for kind in ("link", "nic") for way in WAY
 
 _HOPS: tuple[Hops, Hops] = ("exchange_hops_s", "reduction_hops_s")
 """Fields of a kind of rank: the latency that the library adds in an exchange, and in a reduction."""
-
-
-BLOCKS_AT_ONCE = 2_000
-"""Whose loads are summed together: of each three rows of some thirty numbers, 1.4 MB."""
 
 
 def _card_bytes_per_s(term: str, kind: RankKind) -> float:
@@ -236,24 +231,6 @@ class Schedule:
             reached = [(one, factor * shared if one.kind in _BY_CARD else factor) for one, factor in reached]
         columns = (self._target(term, one, factor, kind) for one, factor in reached)
         return [(column, factor) for column, factor in columns if column is not None]
-
-    def summed(self, terms: dict[str, Loads], blocks: int, kind: int) -> tuple[Floats, Floats, Floats]:
-        """[n, C] each of the three parts of the loads of n blocks on a kind of rank, some blocks after others: their
-        rows stay in the processor's cache while column after column is added to."""
-        fixed, by_rows, everywhere = (np.zeros((blocks, len(self.columns))) for _ in range(3))
-        added = [
-            (part, column, np.broadcast_to(value, blocks), factor)
-            for term, loads in terms.items()
-            for resource, load in loads.items()
-            for column, factor in self.targets(term, resource, kind)
-            for part, value in ((fixed, load.fixed), (by_rows, load.by_rows), (everywhere, load.everywhere))
-            if np.any(value)
-        ]
-        for begin in range(0, blocks, BLOCKS_AT_ONCE):
-            some = slice(begin, begin + BLOCKS_AT_ONCE)
-            for part, column, value, factor in added:
-                part[some, column] += value[some] * factor
-        return fixed, by_rows, everywhere
 
     def _climbs(self, term: str, kind: int) -> float:
         """What a second of a term's traffic on a card of a kind of rank puts on oversubscribed switches above it, over

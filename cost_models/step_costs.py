@@ -2,14 +2,9 @@
 
 A stage (see `schedule`) takes its constant plus the largest load of any of its resources; the step is the sum over the
 stages. Costs are computed for blocks on a kind of rank, many at once; a placement is summed from them.
-
-Costs that add up over tables need straight lines, and the law of an exchange is the least of several. So costs are
-those at one line for each stage that exchanges (`protocols`), and what a placement takes is evaluated at the lines with
-which its own stages end first: that is the law itself. See docs/decisions/0021-lines-of-laws.md.
 """
 
 import copy
-import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Self
@@ -22,16 +17,16 @@ from cost_models.averaging import Averaging, AveragingLine
 from cost_models.batch_copy import COPY_CONTENTION, BatchCopy, CopyLine
 from cost_models.beside_dense import EvenTables
 from cost_models.coefficients_used import StepCoefficients
+from cost_models.costs_at_lines import CostsAtLines, Line
 from cost_models.cut_copies import cut_terms
 from cost_models.dense_sharding import sharded_bytes, sharding_of
 from cost_models.dense_update import DenseUpdate
 from cost_models.exchange_lines import ExchangeLine, fastest_line
-from cost_models.joint_lines import JointLine
 from cost_models.kinds import RankKind, rank_kinds
 from cost_models.loads import Loads
 from cost_models.lookup import Lookup
 from cost_models.memory import Batching, block_bytes, has_way_to_update, is_supported, pool_bytes
-from cost_models.model import BATCH_COPY, BlockCosts, BlockMemory, CostModel, Evaluation
+from cost_models.model import BATCH_COPY, BlockCosts, BlockMemory
 from cost_models.peak import Peak
 from cost_models.replicas import Replicas, ReplicatedCluster
 from cost_models.replication import Replication
@@ -45,7 +40,6 @@ from cost_models.shards import (
     Blocks,
     Floats,
     Ints,
-    PlacedShards,
 )
 from cost_models.stages import VectorExchange
 from cost_models.step_base import StepBase
@@ -57,9 +51,11 @@ from topologies.cluster import Topology
 
 REPLICA_SYNC = "replica_sync"
 """The stage that averages copies."""
+BLOCKS_AT_ONCE = 2_000
+"""Whose loads are summed together: of each three rows of some thirty numbers, 1.4 MB."""
 
 
-class StepCosts(CostModel):
+class StepCosts(CostsAtLines):
     """The physical cost model of one workload on one topology."""
 
     name = "physical"
@@ -149,6 +145,10 @@ class StepCosts(CostModel):
         self.base_bytes: Floats = np.where(np.arange(len(self.memories)) == MEMORY_HBM, beside, 0.0)
         of_rank = np.array([kind.memory_bytes for kind in self.kinds], dtype=float)[self.kind_of_rank]
         self.pool_bytes = pool_bytes(of_rank, self.memories, self.memory_pool_of_rank)
+        self._hold_tables()
+
+    def _hold_tables(self) -> None:
+        """Know what tables take beyond base costs, which are known: here nothing more."""
 
     def _take_group(self, cluster: ReplicatedCluster) -> Replication:
         """Become the costs of one group of ranks, whose sums go beyond it."""
@@ -187,12 +187,7 @@ class StepCosts(CostModel):
         meets, replicas = self.copy_meets_rows, self.replicas
         return type(self)(topology, workload, exchange=self.exchange, replicas=replicas, copy_meets_rows=meets)
 
-    def _take_lines(self, protocols: tuple[int, ...]) -> None:
-        self.protocols, self.constants = protocols, self._beside.copy()
-        for stage, number in zip(self.protocol_stages, protocols, strict=True):
-            self.constants[self.stages.index(stage)] += self.lines_of(stage)[number].latency_s
-
-    def lines_of(self, stage: str) -> Sequence[ExchangeLine | AveragingLine | CopyLine | JointLine]:
+    def lines_of(self, stage: str) -> Sequence[Line]:
         """The lines of the collective of a stage; none is shorter than the first for no bytes."""
         return self.own_lines_of(stage)
 
@@ -204,10 +199,6 @@ class StepCosts(CostModel):
             return self.batch_copy.lines(self.loaded_bytes_per_sample)
         return self.schedule.lines[stage]
 
-    def _own_line(self, stage: str) -> int:
-        """The number of the line that these take."""
-        return self.protocols[self.protocol_stages.index(stage)]
-
     def with_flat_exchange(self) -> Self | None:
         """The same without towers; None where there are none, or where the model needs them."""
         if not self.schedule.has_towers or self.workload.tower_modules:
@@ -215,17 +206,6 @@ class StepCosts(CostModel):
         flat = type(self)(self.cluster, self.stated_workload, replicas=self.replicas)
         flat.reserve = self.reserve
         return flat
-
-    @property
-    def all_protocols(self) -> tuple[tuple[int, ...], ...]:
-        """Every choice of a line for each stage that exchanges; the last stage's changes first."""
-        return tuple(itertools.product(*(range(len(self.lines_of(stage))) for stage in self.protocol_stages)))
-
-    def at_protocols(self, protocols: tuple[int, ...]) -> Self:
-        """The same costs with other lines for the stages that exchange."""
-        other = copy.copy(self)
-        other._take_lines(protocols)
-        return other
 
     @property
     def _averaging_line(self) -> AveragingLine:
@@ -246,26 +226,6 @@ class StepCosts(CostModel):
         exchange, blocks = EXCHANGE_OF[stage], self.own_blocks
         moved = [balanced_bytes(exchange, self.tables, blocks, kind, self.batching) for kind in self.kinds]
         return fastest_line(self.schedule.lines[stage], np.array(moved))
-
-    def linearised_at(self, placed: PlacedShards) -> Self:
-        """The model at the lines with which each stage of a placement ends first; the first of equals."""
-        if len(self.all_protocols) == 1:
-            return self
-        counts = [len(self.lines_of(stage)) for stage in self.protocol_stages]
-        where, seconds = [self.stages.index(stage) for stage in self.protocol_stages], []
-        for number in range(max(counts)):
-            model = self.at_protocols(tuple(min(number, count - 1) for count in counts))
-            load, none = model._placed(placed, model.exchange_costs)
-            seconds.append(model._evaluation(load, none).stage_seconds[where])
-        return self.at_protocols(tuple(np.argmin(seconds, axis=0).tolist()))
-
-    def evaluate(self, placed: PlacedShards, slowness: Floats | None = None) -> Evaluation:
-        """Stage times and bytes of a placement, summed shard by shard, by the laws of its exchanges."""
-        return super(StepCosts, self.linearised_at(placed)).evaluate(placed, slowness)
-
-    def evaluate_nothing(self) -> Evaluation:
-        """The stages if no table were placed, and nothing exchanged."""
-        return super(StepCosts, self.at_protocols((0,) * len(self.protocol_stages))).evaluate_nothing()
 
     def resource_of_rank(self, resource: Resource) -> Ints:
         """[W] which instance of a resource each rank uses, numbered from 0, ascending along the ranks."""
@@ -318,7 +278,7 @@ class StepCosts(CostModel):
         terms |= self._copy_terms(lambda: lookup)
         if tables.training:
             terms["lookup_backward"] = lookup.backward()
-        parts, memory = self.schedule.summed(terms, len(blocks), kind), self.block_memory(blocks, kind)
+        parts, memory = self._summed(terms, len(blocks), kind), self.block_memory(blocks, kind)
         return BlockCosts(*parts, memory.fixed, memory.by_rows, memory.supported)
 
     def id_sort_seconds(self, blocks: Blocks, kind: int) -> Floats:
@@ -330,7 +290,7 @@ class StepCosts(CostModel):
     def exchange_costs(self, blocks: Blocks, kind: int) -> BlockCosts:
         """What blocks exchange and wait for the copy of a batch, and no bytes."""
         waits = self._copy_terms(lambda: self._lookup(blocks, kind))
-        parts = self.schedule.summed(self._exchange_terms(blocks, kind) | waits, len(blocks), kind)
+        parts = self._summed(self._exchange_terms(blocks, kind) | waits, len(blocks), kind)
         none = np.zeros((len(blocks), 0))
         return BlockCosts(*parts, none, none, np.ones(len(blocks), dtype=bool))
 
@@ -367,6 +327,24 @@ class StepCosts(CostModel):
         """The stages in which blocks exchange something; ids that arrive at their shards do not."""
         arrived = {"input_dist"} if self.coefficients.software.ids_arrive_sharded else set[str]()
         return [stage for stage in EXCHANGE_OF if stage in self.schedule.stage_of_term and stage not in arrived]
+
+    def _summed(self, terms: dict[str, Loads], blocks: int, kind: int) -> tuple[Floats, Floats, Floats]:
+        """[n, C] each of the three parts of the loads of n blocks on a kind of rank, some blocks after others: their
+        rows stay in the processor's cache while column after column is added to."""
+        fixed, by_rows, everywhere = (np.zeros((blocks, len(self.columns))) for _ in range(3))
+        added = [
+            (part, column, np.broadcast_to(value, blocks), factor)
+            for term, loads in terms.items()
+            for resource, load in loads.items()
+            for column, factor in self.schedule.targets(term, resource, kind)
+            for part, value in ((fixed, load.fixed), (by_rows, load.by_rows), (everywhere, load.everywhere))
+            if np.any(value)
+        ]
+        for begin in range(0, blocks, BLOCKS_AT_ONCE):
+            some = slice(begin, begin + BLOCKS_AT_ONCE)
+            for part, column, value, factor in added:
+                part[some, column] += value[some] * factor
+        return fixed, by_rows, everywhere
 
     def block_memory(self, blocks: Blocks, kind: int) -> BlockMemory:
         """The bytes among the costs of each block."""

@@ -33,7 +33,8 @@ from cost_models.error_bars import (
     is_of,
     width,
 )
-from cost_models.model import BATCH_COPY, Evaluation
+from cost_models.evaluation import Evaluation
+from cost_models.model import BATCH_COPY
 from cost_models.resources import DEVICE, FETCHES, HOST_LINK, HOST_LINK_IN, HOST_LINK_OUT, PCIE, Resource
 from cost_models.shards import (
     BYTE_ADDRESSABLE,

@@ -72,7 +72,7 @@ def state_places() -> Iterable[str]:
 
 def runtimes() -> Iterable[str]:
     """What may execute a plan."""
-    from planner.formulation.policy import RUNTIMES
+    from planner.formulation.runtimes import RUNTIMES
 
     return RUNTIMES
 

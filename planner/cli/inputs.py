@@ -118,7 +118,8 @@ def policy(
     from typing import get_args
 
     from cost_models.shards import MEMORY_TIERS, PLACEMENT_TIERS, SHARDINGS, STATE_PLACES
-    from planner.formulation.policy import Runtime, narrow, policy_document, replace
+    from planner.formulation.policy import narrow, policy_document, replace
+    from planner.formulation.runtimes import Runtime
 
     document = policy_document(file)
     for key, text, known in (

@@ -19,7 +19,8 @@ from cost_models.workload.formats import FORMATS
 from cost_models.workload.models import Workload
 from cost_models.workload.optimizers import STATE, Optimizer
 from planner.formulation.dense_choices import with_sharding
-from planner.formulation.policy import RUNTIMES, USUAL_TIERS, Policy
+from planner.formulation.policy import USUAL_TIERS, Policy
+from planner.formulation.runtimes import RUNTIMES
 from planner.problem.numbers import Floats
 from topologies.cluster import MOST_RANKS, NodeGroup, Topology
 from topologies.units import MOST_BYTES, format_bytes

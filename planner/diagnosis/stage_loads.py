@@ -5,7 +5,8 @@ from functools import cached_property
 
 import numpy as np
 
-from cost_models.model import CostModel, Evaluation
+from cost_models.evaluation import Evaluation
+from cost_models.model import CostModel
 from cost_models.resources import Resource
 from cost_models.shards import PlacedShards
 from cost_models.step_costs import StepCosts

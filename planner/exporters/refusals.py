@@ -10,7 +10,7 @@ from cost_models.shards import COLUMN_WISE, ROWS_OF_NODE
 from cost_models.workload.table_profile import TableProfile
 from planner.document.plan import Plan, TablePlan
 from planner.document.planned import planned_model
-from planner.formulation.policy import RUNTIMES, Runtime
+from planner.formulation.runtimes import RUNTIMES, Runtime
 from planner.verification.coverage import coverage_fault
 from topologies.errors import Fault, InputError
 

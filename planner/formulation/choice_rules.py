@@ -31,9 +31,10 @@ from planner.formulation.allowed_choices import NO_LIMIT, AllowedChoices
 from planner.formulation.choice_groups import groups_of, join, part
 from planner.formulation.compressor_rules import keep_parts_together
 from planner.formulation.narrowing import Narrowing, Path, Step
-from planner.formulation.policy import RUNTIMES, USUAL_TIERS, Group, Limits, Policy, TableRule
+from planner.formulation.policy import USUAL_TIERS, Group, Limits, Policy, TableRule
 from planner.formulation.precision_rules import PrecisionRules
 from planner.formulation.rank_words import rank_ranges
+from planner.formulation.runtimes import RUNTIMES
 from planner.formulation.variant_rules import variants_of
 from planner.problem.numbers import Bools
 from planner.problem.regions import TableGroup

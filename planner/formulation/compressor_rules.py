@@ -3,7 +3,7 @@
 import numpy as np
 
 from planner.formulation.narrowing import Narrowing
-from planner.formulation.policy import RUNTIMES
+from planner.formulation.runtimes import RUNTIMES
 from planner.formulation.variants import TOGETHER
 
 

@@ -6,9 +6,8 @@ table, in whatever order they stand, and all flags: a tier must be allowed by ea
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, WithJsonSchema, model_validator
 
@@ -16,22 +15,18 @@ from cost_models.amounts import Amount, Reserve
 from cost_models.shards import (
     MEMORY_TIERS,
     PLACEMENT_TIERS,
-    ROWS_OF_NODE,
     SHARDING_ROWS,
     SHARDINGS,
     STATE_PLACES,
     TIERS,
     USUAL_SHARDINGS,
-    WITHIN_NODE,
     PlacementTier,
     Sharding,
     StatePlace,
 )
 from cost_models.stages import VectorExchange
 from cost_models.workload import spellings
-from cost_models.workload.compressors import Kind as CompressorKind
 from cost_models.workload.formats import DTYPES
-from cost_models.workload.kernels import SERVED_OF
 from cost_models.workload.table_names import Globs
 from cost_models.workload.words import Dtype
 from planner.formulation.checkpoint_choices import CheckpointingChoice
@@ -41,6 +36,7 @@ from planner.formulation.loss_tables import read_losses
 from planner.formulation.rank_words import parse_ranks, rank_ranges
 from planner.formulation.replica_choices import ReplicaChoices
 from planner.formulation.robust_aim import RobustAim, as_aim
+from planner.formulation.runtimes import RUNTIMES, Runtime
 from planner.formulation.variant_words import VariantChoice
 from topologies.cluster import LATER, Topology
 from topologies.documents import Document, Record, read_yaml, validate, with_fields
@@ -113,7 +109,6 @@ Kept = Annotated[
     PlainSerializer(str, return_type=str),
     WithJsonSchema({"type": ["string", "number"], "examples": ["10%", "4GiB"]}),
 ]
-Runtime = Literal["torchrec", "hugectr", "any"]
 Exchange = VectorExchange | Literal["auto"]
 
 
@@ -277,80 +272,6 @@ class Policy(Limits):
         """Raise InputError for a policy that asks `what`, which knows the profiles' means alone, for a robust plan."""
         if self.robust is not None:
             raise InputError.at("policy", f"{what} of the profiles' means; leave robust out", path="robust")
-
-
-@dataclass(frozen=True)
-class RuntimeRules:
-    """What a runtime executes correctly, as far as a plan can get it wrong."""
-
-    tiers: tuple[PlacementTier, ...]
-    shardings: tuple[Sharding, ...]
-    column_multiple: int
-    needs_equal_nodes: tuple[Sharding, ...] = ()
-    """Shardings that need as many ranks on every node."""
-    pooled_only: tuple[Sharding, ...] = ()
-    """Shardings of pooled tables alone."""
-    dtypes: tuple[Dtype, ...] = DTYPES
-    """Formats of stored rows."""
-    served_dtypes: tuple[Dtype, ...] = ()
-    """More of them, of tables that answer and do not train."""
-    precise_caches: tuple[PlacementTier, ...] = ()
-    """Tiers that may hold rows in fp32, whatever the table is stored in: what a stated `precision_cache` needs."""
-    state_places: tuple[StatePlace, ...] = ("with_table",)
-    """FBGEMM gives optimizer state the location of its table (construct_split_state), HugeCTR keeps both in HBM."""
-    compressors: tuple[CompressorKind, ...] = ("none", "hash", "dim")
-    """What may make a table smaller. Neither has a module of two tables on one rank whose vectors meet there: their
-    collections pool each table by itself."""
-    exchanges: tuple[VectorExchange, ...] = ("flat",)
-    """Exchanges of vectors. Neither groups the ranks of a place across hosts (TorchRec's comm.py has process groups
-    within and across nodes for table_row_wise alone)."""
-
-    def dtypes_in(self, mode: str) -> tuple[Dtype, ...]:
-        """Formats of stored rows in a workload of this mode."""
-        return (*self.dtypes, *self.served_dtypes) if mode == "inference" else self.dtypes
-
-
-RUNTIMES: dict[Runtime, RuntimeRules] = {
-    # All seven were run with 2 and 4 processes and matched the unsharded model, with widths in multiples of 4 and row
-    # blocks of ceil(rows / ranks). Kernels of its default planner: fused, fused_uvm_caching, fused_uvm; key_value (SSD)
-    # is none of them. Node-wide shardings take the local world size for that of every node; row_wise takes a shard for
-    # every rank (rw_sharding.py, `_shard`), so that rows over some ranks crash. Sequences
-    # (EmbeddingCollection) know none of the three that keep to nodes.
-    # Source: TorchRec 1.8.0 (distributed/sharding, distributed/embedding.py, planner/enumerators.py).
-    "torchrec": RuntimeRules(
-        ("hbm", "ddr_cached", "ddr"),
-        USUAL_SHARDINGS,
-        4,
-        needs_equal_nodes=ROWS_OF_NODE,
-        pooled_only=WITHIN_NODE,
-        dtypes=("fp32", "fp16", "bf16", "fp8", "int8"),
-        served_dtypes=tuple(dict.fromkeys(dtype for of in SERVED_OF.values() for dtype in of.values())),
-        precise_caches=("ddr_cached",),
-    ),
-    # shard_matrix lists the tables of each GPU and cuts the rows of a table evenly over the GPUs that list it: one of
-    # them, those of a node or some of them, those of several nodes, or all. shard_strategy sets data-parallel tables
-    # apart. Nothing is cut by columns.
-    # Source: NVIDIA-Merlin/HugeCTR, samples/dlrm/sharding.
-    # Rows and their state are stored as float, whatever travels: EmbeddingTableParam has no format, static tables are
-    # tensors of ScalarType::Float, dynamic ones DynamicEmbeddingTable<key_t, float>; `emb_type` (float or half) is that
-    # of vectors and gradients. Source: its HugeCTR/embedding_storage/common.hpp, ragged_static_embedding.cu and
-    # dynamic_embedding.cu.
-    "hugectr": RuntimeRules(
-        ("hbm",),
-        ("data_parallel", "table_wise", "row_wise", "table_row_wise", "multi_node_row_wise", "multi_rank_row_wise"),
-        1,
-        dtypes=("fp32",),
-    ),
-    "any": RuntimeRules(
-        PLACEMENT_TIERS,
-        SHARDINGS,
-        1,
-        precise_caches=PLACEMENT_TIERS,
-        state_places=STATE_PLACES,
-        compressors=get_args(CompressorKind),
-        exchanges=("flat", "sptt"),
-    ),
-}
 
 
 def policy_document(source: Policy | str | Path | None) -> Document:

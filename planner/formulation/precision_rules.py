@@ -6,7 +6,8 @@ import numpy as np
 
 from cost_models.model import CostModel
 from cost_models.shards import HBM, HBM_MIXED, TIERS, Floats
-from planner.formulation.policy import OFF, RUNTIMES, Runtime
+from planner.formulation.policy import OFF
+from planner.formulation.runtimes import RUNTIMES, Runtime
 from planner.problem.numbers import Bools
 
 UNNAMED = TIERS["hbm_mixed"].cache_fractions

@@ -19,8 +19,9 @@ from planner.formulation.dense_choices import candidates as dense_candidates
 from planner.formulation.dense_choices import is_left_to_workload
 from planner.formulation.formulation import Formulation
 from planner.formulation.options import enumerate_options
-from planner.formulation.policy import RUNTIMES, Policy, narrow, offered, policy_document
+from planner.formulation.policy import Policy, narrow, offered, policy_document
 from planner.formulation.replica_choices import candidates, the_choice
+from planner.formulation.runtimes import RUNTIMES
 from planner.formulation.software import priced_as_run
 from topologies.cluster import Topology
 from topologies.documents import Document, did_you_mean, validate

@@ -6,7 +6,7 @@ from cost_models.workload.compressors import Compressor
 from cost_models.workload.formats import DTYPES, FORMATS
 from cost_models.workload.table_profile import TableProfile
 from planner.formulation.narrowing import Narrowing, Path
-from planner.formulation.policy import RUNTIMES
+from planner.formulation.runtimes import RUNTIMES
 from planner.formulation.variant_words import Variant
 from planner.formulation.variants import Variants
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cost_models.shards import PLACEMENT_TIERS, SHARDINGS
-from planner.formulation.policy import RUNTIMES
+from planner.formulation.runtimes import RUNTIMES
 from planner.importers.torchrec import TIER_OF_KERNEL
 from topologies.documents import did_you_mean
 from topologies.errors import InputError

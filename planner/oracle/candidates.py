@@ -15,7 +15,7 @@ from cost_models.workload.compressors import Compressor
 from cost_models.workload.dense_part import Dense
 from cost_models.workload.models import Workload
 from cost_models.workload.table_profile import TableProfile
-from planner.formulation.policy import RUNTIMES, Runtime
+from planner.formulation.runtimes import RUNTIMES, Runtime
 from planner.problem.numbers import Ints
 from topologies.documents import Document, Model, did_you_mean, validate
 from topologies.errors import Fault, InputError, shown

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from cost_models.model import CostModel, critical_rank
+from cost_models.evaluation import critical_rank
+from cost_models.model import CostModel
 from cost_models.shards import (
     PARTLY_IN_HBM,
     PLACEMENT_TIERS,

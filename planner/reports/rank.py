@@ -2,7 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from cost_models.model import ROUNDING, CostModel
+from cost_models.evaluation import ROUNDING
+from cost_models.model import CostModel
 from cost_models.shards import MEMORIES
 from planner.diagnosis.reasons import HeldShard, RankReasons, RankStage
 from planner.reports import memory

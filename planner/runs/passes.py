@@ -14,8 +14,8 @@ from cost_models.collective_calls import CollectiveCall, Members
 from cost_models.dense import dense_seconds
 from cost_models.dense_sharding import sharding_of
 from cost_models.dense_size import dense_size
+from cost_models.evaluation import Evaluation
 from cost_models.group_laws import GroupLaws
-from cost_models.model import Evaluation
 from cost_models.step_costs import StepCosts
 from cost_models.workload.formats import wire_bytes
 from cost_models.workload.models import Workload

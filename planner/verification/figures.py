@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from cost_models.model import CostModel, Evaluation
+from cost_models.evaluation import Evaluation
+from cost_models.model import CostModel
 from cost_models.shards import (
     MEMORY_TIERS,
     PARTLY_IN_HBM,

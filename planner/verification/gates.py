@@ -6,7 +6,8 @@ from itertools import islice
 
 import numpy as np
 
-from cost_models.model import CostModel, Evaluation
+from cost_models.evaluation import Evaluation
+from cost_models.model import CostModel
 from cost_models.registry import COST_MODELS
 from planner.document.plan import Plan
 from planner.document.planned import placed_shards, planned_model

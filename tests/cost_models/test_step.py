@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from cost_models.model import critical_rank
-from cost_models.schedule import BLOCKS_AT_ONCE
+from cost_models.evaluation import critical_rank
 from cost_models.shards import (
     DDR_CACHED,
     HBM,
@@ -18,6 +17,7 @@ from cost_models.shards import (
 )
 from cost_models.simulator.simulation import simulate
 from cost_models.step import StepModel
+from cost_models.step_costs import BLOCKS_AT_ONCE
 from planner.formulation.options import Options, build_problem
 from planner.problem.arrays import Problem
 from planner.problem.load_state import load_state

@@ -11,7 +11,8 @@ from cost_models.shards import USUAL_SHARDINGS
 from cost_models.workload.models import Workload
 from planner.document.plan import Plan
 from planner.exporters.torchrec import torchrec_plan
-from planner.formulation.policy import RUNTIMES, Policy
+from planner.formulation.policy import Policy
+from planner.formulation.runtimes import RUNTIMES
 from planner.planning.planning import plan
 from topologies.loading import load_topology
 

@@ -16,8 +16,9 @@ from planner.document.plan import Plan
 from planner.formulation.allowed_choices import NO_LIMIT, planning_model
 from planner.formulation.choice_rules import allowed_choices
 from planner.formulation.options import build_problem, enumerate_options
-from planner.formulation.policy import RUNTIMES, Policy, load_policy, narrow, policy_document
+from planner.formulation.policy import Policy, load_policy, narrow, policy_document
 from planner.formulation.policy import replace as replace_value
+from planner.formulation.runtimes import RUNTIMES
 from planner.verification.verify import verify
 from tests.oracles.instances import node_group, topology, workload
 from topologies.documents import parse_yaml, validate
