@@ -34,7 +34,7 @@ def _ended(folder: Path, words: tuple[str, ...], number: signal.Signals | None, 
             return process.wait(60)
 
 
-@pytest.mark.parametrize("count", [2, pytest.param(40, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [2, pytest.param(16, marks=pytest.mark.slow)])
 def test_outputs_are_whole_or_absent(tmp_path: Path, count: int) -> None:
     """A file that is whole, or none; after SIGTERM no temporary one."""
     chance = random.Random(count)

@@ -20,7 +20,7 @@ def test_the_bound_of_the_base_is_what_its_multipliers_prove(case):
     assert case.plan.objective.lower_bound_s * 0.9 <= bound <= case.plan.objective.lower_bound_s
 
 
-@pytest.mark.parametrize("seed", seeds(range(1), range(1, 25)))
+@pytest.mark.parametrize("seed", seeds(range(1), range(1, 8)))
 @pytest.mark.parametrize("name", list(CASES))
 def test_no_bound_is_above_that_of_planning_anew(name, seed):
     """Nor is any above the step of the plan that is found."""
