@@ -12,7 +12,7 @@ from cost_models.dense import product_seconds
 from cost_models.dense_sharding import update_seconds
 from cost_models.group_laws import GroupLaws
 from cost_models.kinds import RankKind, world_of
-from cost_models.shampoo import SUM_PASSES, ShampooStep, Shape, block_products, root_flops
+from cost_models.shampoo import SUM_PASSES, ShampooStep, Shape, block_products, root_seconds
 from cost_models.workload.formats import wire_bytes, written_bytes
 from cost_models.workload.models import Workload
 from topologies.cluster import Topology
@@ -83,8 +83,9 @@ class BlockSeconds:
 
     def roots_s(self, block: Shape) -> float:
         """The inverse roots of a block."""
-        flops = root_flops(block, optimizer_coefficients("shampoo").root_flops.value)
-        return flops / min(rate.flops_per_s for rate in self.root_rates)
+        own = optimizer_coefficients("shampoo")
+        of_cube_s = own.root_flops.value / min(rate.flops_per_s for rate in self.root_rates)
+        return root_seconds(block, own.root_column_s.value, of_cube_s)
 
     def update(self, workload: Workload, gathered_s: float) -> DenseUpdate:
         """The whole update of a workload on this kind of rank."""

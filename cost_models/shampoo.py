@@ -48,9 +48,9 @@ def block_products(block: Shape) -> tuple[tuple[int, int, int], ...]:
     return products[: 2 * len(block)]
 
 
-def root_flops(block: Shape, of_cube: float) -> float:
-    """FLOPs of a step that takes the roots, beyond that; `of_cube` are those of an n x n matrix over n^3."""
-    return of_cube * sum(size**3 for size in block)
+def root_seconds(block: Shape, of_column_s: float, of_cube_s: float) -> float:
+    """Seconds of a step that takes the roots, beyond that: of an n x n matrix n `of_column_s` and n^3 `of_cube_s`."""
+    return sum(of_column_s * size + of_cube_s * size**3 for size in block)
 
 
 def dealt(costs: Sequence[float], ranks: int) -> tuple[int, ...]:

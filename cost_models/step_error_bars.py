@@ -194,8 +194,8 @@ class _StageErrors:
             computed_s = self._model.update.beyond_overhead_s if self._name == "overhead" else 0.0
             yield self._of("software", overhead, self._constant - computed_s, {})
             for optimizer in self._model.coefficients.optimizers if computed_s else ():
-                share, evidence = computed_s / self._seconds, optimizer.root_flops
-                error, words = error_90(evidence, self._device, {}), f"root_flops of {optimizer.name}"
+                share, evidence = computed_s / self._seconds, optimizer.root_column_s
+                error, words = error_90(evidence, self._device, {}), f"root_column_s of {optimizer.name}"
                 yield Cause(words, optimizer.name, share, error, evidence.kind, evidence)
         busy = self._seconds - self._constant
         if self._resource is None or self._rank is None or busy <= 0:

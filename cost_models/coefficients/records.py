@@ -176,8 +176,10 @@ class HostCoefficients(NamedCoefficients):
 class OptimizerCoefficients(NamedCoefficients):
     """What an optimizer of the dense part computes beyond what follows from its sizes."""
 
+    root_column_s: Coefficient
+    """Time of the inverse root of an n x n matrix over n: its columns are reduced one after the other."""
     root_flops: Coefficient
-    """FLOPs of the inverse root of an n x n matrix over n^3, at the rate of products of large matrices in fp32."""
+    """FLOPs beyond that over n^3, at the rate of products of large matrices in fp32."""
 
 
 class SoftwareCoefficients(NamedCoefficients):

@@ -65,10 +65,11 @@ class OwnBlocks:
         """[B] numbers of the matrices of rows by rows and columns by columns."""
         return self.rows**2 + self.has_columns * self.columns**2
 
-    def root_s(self, flops_of_cube: float, rates: tuple[ProductRate, ...]) -> Floats:
-        """[B] inverse roots of these matrices."""
+    def root_s(self, column_s: float, flops_of_cube: float, rates: tuple[ProductRate, ...]) -> Floats:
+        """[B] inverse roots of these matrices, column by column, and products of them."""
         cubes = self.rows**3 + self.has_columns * self.columns**3
-        return cubes * flops_of_cube / min(rate.flops_per_s for rate in rates)
+        reduced_s = column_s * (self.rows + self.has_columns * self.columns)
+        return reduced_s + cubes * flops_of_cube / min(rate.flops_per_s for rate in rates)
 
     def product_s(self, rates: tuple[ProductRate, ...]) -> Floats:
         """[B] sums of products of the gradient with itself, and the gradient by the roots, from the left and right."""
@@ -129,9 +130,10 @@ class Preconditioners:
     @cached_property
     def _roots_s(self) -> Floats:
         """[W] the inverse roots of a step that takes them."""
-        flops = optimizer_coefficients("shampoo").root_flops.value
+        law = optimizer_coefficients("shampoo")
+        column_s, flops = law.root_column_s.value, law.root_flops.value
         rates = fp32_rates(self._network.topology)
-        return self._of_kind([self._own.at_places(self._own.root_s(flops, each)) for each in rates])
+        return self._of_kind([self._own.at_places(self._own.root_s(column_s, flops, each)) for each in rates])
 
     def _of_kind(self, seconds: list[Floats]) -> Floats:
         """[W] from [G] of each kind of rank."""

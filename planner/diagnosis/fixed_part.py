@@ -125,5 +125,5 @@ def fixed_costs(model: CostModel) -> tuple[FixedCost, ...]:
     roots_s = update.roots_s / update.frequency
     return (
         FixedCost("overhead", evidence.value, OVERHEAD, used.software.name, evidence),
-        *(FixedCost("overhead", roots_s, "root_flops", each.name, each.root_flops) for each in used.optimizers),
+        *(FixedCost("overhead", roots_s, "root_column_s", each.name, each.root_column_s) for each in used.optimizers),
     )

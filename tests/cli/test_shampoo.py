@@ -35,7 +35,7 @@ def test_a_plan_says_the_mean_step_and_the_one_with_roots(run, planned):
     assert late_s > step_s * 1.05
     shown = " ".join(run("explain", planned).stdout.split())
     assert f"Shampoo takes inverse roots every 20 steps: amortised {step_s * 1e3:.3f} ms; a step with roots" in shown
-    assert "root_flops of shampoo (assumed)" in shown
+    assert "root_column_s of shampoo (measured)" in shown
     assert sum(part["seconds"] for part in explained["fixed_seconds"]) == pytest.approx(explained["fixed_s"])
     assert run("verify", planned).exit_code == 0
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cost_models.shampoo import ShampooStep, block_products, blocks_of, dealt, root_flops, state_bytes
+from cost_models.shampoo import ShampooStep, block_products, blocks_of, dealt, root_seconds, state_bytes
 from cost_models.workload.optimizers import Grafting, Shampoo
 
 SHAPES = st.lists(
@@ -53,7 +53,7 @@ def test_a_step_multiplies_four_times() -> None:
     flops = sum(2 * m * k * n for m, k, n in products)
     assert sum(2 * m * n * k for m, n, k in block_products((6, 4))) == flops == 4 * 6 * 4 * (6 + 4)
     assert block_products((7,)) == ((7, 7, 1), (7, 1, 7))  # g g' and L g
-    assert root_flops((6, 4), 25.0) == 25 * (6**3 + 4**3)
+    assert root_seconds((6, 4), 2.0, 25.0) == 2 * (6 + 4) + 25 * (6**3 + 4**3)
 
 
 @given(st.lists(st.integers(1, 20), min_size=1, max_size=6), st.integers(1, 3))
