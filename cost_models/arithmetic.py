@@ -24,27 +24,42 @@ class ProductRate:
     """Steps along the inner size that it takes beyond its own: tiles that are loaded first, and stored."""
 
 
-def product_rates(group: NodeGroup, wanted: str, device: DeviceCoefficients) -> tuple[ProductRate, ...]:
+def are_timed_alone(device: DeviceCoefficients, wanted: str, *, alone: bool) -> bool:
+    """Whether products in a format take what they took by themselves: where that is asked for, and was measured."""
+    return alone and device.kernel_utilization is not None and wanted in device.kernel_utilization.by_dtype
+
+
+def _rate(peak: float, name: str, device: DeviceCoefficients, *, alone: bool) -> ProductRate:
+    """That of products on matrix units in a format."""
+    share, edge, inner_edge = device.kernel_utilization, device.kernel_edge, device.kernel_inner_edge
+    if are_timed_alone(device, name, alone=alone) and share and edge and inner_edge:
+        return ProductRate(peak * share.by_dtype[name], edge.by_dtype[name], inner_edge.by_dtype[name])
+    return ProductRate(peak * device.flop_utilization.value, device.product_edge.value, device.product_inner_edge.value)
+
+
+def product_rates(
+    group: NodeGroup, wanted: str, device: DeviceCoefficients, *, alone: bool = True
+) -> tuple[ProductRate, ...]:
     """The rates of matrix products in a format, or in the nearest wider one of 16 bits or more that the device has: a
     product takes as long as by the slowest. Raises InputError for a format of fewer bits that it does not multiply.
 
-    A rate that was measured on the device is of the products that it was measured on, as it is. Those in fp32, which
+    A rate that was calibrated on the device is of the products that it was measured on, as it is. `alone` takes those
+    of products that were timed by themselves, where there are any, else those of whole steps. Those in fp32, which
     other units compute, were traced without edges; they are never faster than those of matrix units.
     """
     flops, measured = group.accelerators.flops, device.matmul_flops_per_s
-    share, edges = device.flop_utilization.value, (device.product_edge.value, device.product_inner_edge.value)
     for name in (wanted, *WIDER.get(wanted, ())):
         if measured is not None and name in measured.by_dtype:
             return (ProductRate(measured.by_dtype[name]),)
         if name != "fp32" and (peak := getattr(flops, name)) is not None:
-            return (ProductRate(float(peak) * share, *edges),)
+            return (_rate(float(peak), name, device, alone=alone),)
     if wanted not in (*WIDER, "fp32"):
         has = [name for name in type(flops).model_fields if getattr(flops, name) is not None]
         message = f"{group.accelerators.device} of node group {group.name} has no FLOP/s in {wanted}"
         remedy = f"choose one that it has ({', '.join(has)}), or state accelerators.flops.{wanted} in the topology"
         raise InputError.at("dense.dtype", f"{message}; {remedy}")
     in_fp32 = ProductRate(flops.fp32 * (device.fp32_utilization or device.flop_utilization).value)
-    units = [ProductRate(peak * share, *edges) for name in reversed(_HALVES) if (peak := getattr(flops, name))]
+    units = [_rate(peak, name, device, alone=alone) for name in reversed(_HALVES) if (peak := getattr(flops, name))]
     return in_fp32, *units[:1]
 
 

@@ -264,7 +264,7 @@ def _kind(topology: Topology, group: NodeGroup, workload: Workload, world: RankG
         regroup_s=1 / device.regroup_bytes_per_s.value if device.regroup_bytes_per_s else 0.0,
         regroup_piece_s=_or(device.regroup_piece_s, 0.0),
         hbm_bytes_per_s=_or(device.stream_bytes_per_s, hbm.bandwidth * device.activation_efficiency.value),
-        products=product_rates(group, workload.dense.dtype, device),
+        products=product_rates(group, workload.dense.dtype, device, alone=not software.fits_products),
         exchange_protocols=_protocols("all_to_all", group, domain, _rate(link, port, link.all_to_all_efficiency.value)),
         reduction_protocols=all_reduce,
         sums_slowdown=_sums_slowdown(group, domain, workload, world.size),

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from cost_models.arithmetic import are_timed_alone
 from cost_models.batch_copy import COPY_CONTENTION
 from cost_models.coefficients import (
     CollectiveOperation,
@@ -79,6 +80,7 @@ _MEASURED_INSTEAD = {
     ("device", "pcie_efficiency"): "copy_bytes_per_s",
     ("device", "activation_efficiency"): "stream_bytes_per_s",
     ("device", "flop_utilization"): "matmul_flops_per_s",
+    ("device", "kernel_utilization"): "matmul_flops_per_s",
     ("device", "fp32_utilization"): "matmul_flops_per_s",
     ("software", "backward_passes"): "update_passes_per_lookup",
     ("software", "forward_launch_s"): "lookup_launch_s",
@@ -276,10 +278,13 @@ class _StageErrors:
         flops = dense_seconds(model.workload, samples, kind, 0.0).total_s
         plain = replace(kind, products=tuple(replace(rate, edge=0.0, inner_edge=0.0) for rate in kind.products))
         edges_s = flops - dense_seconds(model.workload, samples, plain, 0.0).total_s
-        in_fp32 = model.workload.dense.dtype == "fp32"
-        yield self._of("device", "fp32_utilization" if in_fp32 else "flop_utilization", min(flops, seconds), {})
+        dtype, alone = model.workload.dense.dtype, not self._software.fits_products
+        share, edge = "flop_utilization", "product_edge"
+        if are_timed_alone(device_coefficients(self._device), dtype, alone=alone):
+            share, edge = "kernel_utilization", "kernel_edge"
+        yield self._of("device", "fp32_utilization" if dtype == "fp32" else share, min(flops, seconds), {})
         if edges_s:
-            yield self._of("device", "product_edge", min(edges_s, seconds), {})
+            yield self._of("device", edge, min(edges_s, seconds), {})
         if seconds > flops:
             yield self._of("device", "activation_efficiency", seconds - flops, {})
             yield self._of("software", "activation_passes", seconds - flops, {})

@@ -56,6 +56,13 @@ class DeviceCoefficients(NamedCoefficients):
     """Rows, and columns, that a matrix product on matrix units computes beyond its own."""
     product_inner_edge: Coefficient
     """Steps along its inner size that it takes beyond its own."""
+    kernel_utilization: Annotated[DtypeCoefficient | None, NEWER] = None
+    """Of matrix products timed by themselves, by data type, instead of flop_utilization, which is fitted to whole
+    steps; for software whose steps it is not fitted to (`SoftwareCoefficients.fits_products`)."""
+    kernel_edge: Annotated[DtypeCoefficient | None, NEWER] = None
+    """With it, instead of product_edge."""
+    kernel_inner_edge: Annotated[DtypeCoefficient | None, NEWER] = None
+    """With it, instead of product_inner_edge."""
     activation_efficiency: Coefficient
     pcie_efficiency: Coefficient
     ddr_efficiency: Coefficient
@@ -190,6 +197,9 @@ class SoftwareCoefficients(NamedCoefficients):
     `step_overhead_s_VERSION`."""
     step_overhead_s_23_04: Coefficient | None = None
     step_overhead_s_23_09: Coefficient | None = None
+    fits_products: Annotated[bool, NEWER] = False
+    """Whether a device's flop_utilization is fitted to steps of this software, and holds for no other one where
+    products were timed by themselves (`DeviceCoefficients.kernel_utilization`)."""
     forward_launch_s: Coefficient
     backward_launch_s: Coefficient
     backward_passes: OptimizerCoefficient
