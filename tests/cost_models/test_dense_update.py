@@ -139,8 +139,8 @@ def resnet_50(**dense: Any) -> Workload:
 
 @pytest.mark.parametrize(("dtype", "share"), [("fp32", 0.1), ("tf32", 0.2)])
 def test_on_resnet_50_it_adds_less_than_a_tenth(dtype: str, share: float) -> None:
-    """Published: at most 10 % a step in fp32, roots every 50 steps (arXiv:2309.06497). Here beside the products of layers
-    and Adam alone: in tf32 these take a fifth of what a trainer of images needs on this device."""
+    """Published: at most 10 % a step in fp32, roots every 50 steps (arXiv:2309.06497). Here beside the products of
+    layers and Adam alone: in tf32 these take a fifth of what a trainer of images needs on this device."""
     cluster = load_topology("dgx-a100-80")
     setup = {"block": 2048, "grafting": "sgd", "frequency": 50, "group": 8}
     adam = StepModel(cluster, resnet_50(optimizer="adam", dtype=dtype))

@@ -61,3 +61,14 @@ def test_a_machine_without_a_gpu_says_so() -> None:
     """And what to do instead."""
     with pytest.raises(bench.UnavailableError, match="--device cpu"):
         bench.measure("cuda", TINY)
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_a_kernel_is_given_what_was_made_for_its_run(device: bench.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The gradients of joined vectors need the vectors of the same run, on a GPU as well; nothing else is timed."""
+    one = bench._Bench("cpu")
+    one.device = device
+    timed: list[int] = []
+    monkeypatch.setattr(bench._Bench, "_timed", lambda _self, kernel, run, _times: kernel(run) or float(run))
+    assert one.evicted_seconds(timed.append, lambda run: 10 * run) == 1.0
+    assert timed == [0, 10, 20, 30]
