@@ -5,21 +5,9 @@ from itertools import accumulate, groupby, pairwise
 
 import pandas as pd
 
-from planner.reports.pages.charts import (
-    SERIES,
-    Bars,
-    Chart,
-    Json,
-    LeftOut,
-    View,
-    axis,
-    bars,
-    hover,
-    layout,
-    legend_px,
-    line,
-)
+from planner.reports.pages.charts import Bars, Chart, Json, LeftOut, View, axis, bars, hover, layout, legend_px, line
 from planner.reports.pages.page import Page, PageColumn, Table
+from planner.reports.pages.palette import SERIES
 from planner.runs.results import RunGrid, RunPoint, RunResult, StageCosts
 from planner.runs.run import FIGURES
 from planner.runs.summary import grid_records, records

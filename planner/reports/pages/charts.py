@@ -7,38 +7,13 @@ import html
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import cycle
 from typing import Any
 
-from cost_models.shards import MEMORY_TIERS
+from planner.reports.pages.palette import FAINT, GRID, INK, PAPER, SEQUENTIAL
 
 Json = dict[str, Any]
 
-INK, FAINT, GRID, EMPTY, ACCENT = "#222222", "#9a9a9a", "#e6e6e6", "#e4e4e4", "#1f4e79"
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
-SEQUENTIAL = [[0, "#eef3f8"], [0.25, "#bcd2e8"], [0.5, "#7fa9d0"], [0.75, "#4479ad"], [1, "#1f4e79"]]
-SERIES = ("#2166ac", "#d6604d", "#1b7837", "#b8860b", "#762a83", "#4d9fc7", "#8c510a", "#4d4d4d")
-STAGE_COLOURS = {
-    "input_dist": "#fbd0b5",
-    "cache_fetch": "#c2a5cf",
-    "copy_contention": "#9970ab",
-    "lookup_forward": "#1b7837",
-    "output_intra_host": "#fddbc7",
-    "tower_forward": "#4393c3",
-    "output_dist": "#f4a582",
-    "dense": "#2166ac",
-    "gradient_dist": "#d6704f",
-    "tower_backward": "#4393c3",
-    "gradient_intra_host": "#e9967a",
-    "lookup_backward": "#7fbf7b",
-    "all_reduce": "#c9a66b",
-    "overhead": "#bdbdbd",
-    "batch_copy": "#8c6bb1",
-}
-MEMORY_COLOURS: dict[str, str] = dict(
-    zip(MEMORY_TIERS, cycle(("#2166ac", "#1b7837", "#7b5a99", "#b8860b", "#4d9fc7")), strict=False)
-)
-"""The colour of each memory, by its position in the one list of memories, so that each has one."""
 LABEL_LENGTH, MOST_TICKS = 28, 12
 BAR_PX, SURROUNDINGS_PX, LEGEND_PX = 24, 96, 760
 
@@ -64,6 +39,8 @@ class Chart:
     title: str
     views: tuple[View, ...]
     note: str = ""
+    words: str = ""
+    """What it shows, in a sentence or two, for those who do not see it."""
 
 
 @dataclass(frozen=True)
@@ -104,9 +81,9 @@ def layout(height: int, **more: Any) -> Json:
         "autosize": True,
         "font": {"family": FONT, "size": 13, "color": INK},
         "margin": {"l": 56, "r": 16, "t": 24, "b": 48},
-        "paper_bgcolor": "#ffffff",
-        "plot_bgcolor": "#ffffff",
-        "hoverlabel": {"bgcolor": "#ffffff", "bordercolor": FAINT, "font": {"color": INK}, "align": "left"},
+        "paper_bgcolor": PAPER,
+        "plot_bgcolor": PAPER,
+        "hoverlabel": {"bgcolor": PAPER, "bordercolor": FAINT, "font": {"color": INK}, "align": "left"},
         "showlegend": False,
         "legend": {
             "orientation": "h",
@@ -172,7 +149,7 @@ def bars(
             "name": escaped(bar_series.name),
             "y": places,
             "x": list(bar_series.values),
-            "marker": {"color": bar_series.colour, "line": {"width": 0}},
+            "marker": {"color": bar_series.colour, "line": {"width": int(stacked and len(series) > 1), "color": PAPER}},
             "hovertext": list(bar_series.hovers),
             "hoverinfo": "text",
         }
@@ -247,9 +224,3 @@ def hover(title: str, facts: Mapping[str, str]) -> str:
     """What is shown of a point under the pointer."""
     lines = [f"<b>{escaped(title)}</b>"] if title else []
     return "<br>".join([*lines, *(f"{escaped(name)}: {escaped(text)}" for name, text in facts.items())])
-
-
-def colours(names: Sequence[str], known: Mapping[str, str]) -> list[str]:
-    """A colour for each name; what is not known takes the next of the palette."""
-    spare = cycle(SERIES)
-    return [known.get(name) or next(spare) for name in names]

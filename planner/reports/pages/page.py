@@ -1,5 +1,7 @@
 """A page of text, charts and tables as one HTML file that opens without a network."""
 
+import base64
+import gzip
 import html
 import json
 import math
@@ -12,6 +14,7 @@ import pandas as pd
 
 from planner._version import VERSION
 from planner.reports.pages.charts import Chart, LeftOut
+from planner.reports.pages.palette import DARK
 from planner.studies.scales import aligned, scale_of, value_text
 from topologies.errors import MissingPackageError
 
@@ -70,7 +73,7 @@ def to_html(page: Page, source: str = "") -> str:
         body.append(f"<section><h2>Not shown</h2>\n{_list(reasons)}</section>")
     body += [_table(table) for table in page.tables]
     origin = f"Made from {source} by planner {VERSION}." if source else f"Made by planner {VERSION}."
-    scripts = [_plotly_js(), _read("page.js")] if drawn else [_read("page.js")]
+    packed = {"plotly": _plotly_js(), "views": _views(drawn)} if drawn else {}
     return "\n".join(
         [
             "<!DOCTYPE html>",
@@ -79,6 +82,7 @@ def to_html(page: Page, source: str = "") -> str:
             '<meta charset="utf-8">',
             f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            '<meta name="color-scheme" content="light dark">',
             '<link rel="icon" href="data:,">',
             f"<title>{_text(page.title)}</title>",
             f"<style>\n{_read('page.css')}</style>",
@@ -89,7 +93,8 @@ def to_html(page: Page, source: str = "") -> str:
             "</main>",
             f"<footer>{_text(origin)} It holds all that it shows and loads nothing.</footer>",
             "<noscript><footer>Charts need JavaScript, which this browser does not run.</footer></noscript>",
-            *(f"<script>{script}</script>" for script in scripts),
+            *(f'<script type="text/plain" id="{name}">{_packed(text)}</script>' for name, text in packed.items()),
+            f"<script>{_read('page.js')}</script>",
             "</body>",
             "</html>",
             "",
@@ -102,7 +107,18 @@ def _plotly_js() -> str:
         from plotly.offline import get_plotlyjs
     except ImportError:
         raise MissingPackageError("reports need plotly", "report") from None
-    return str(get_plotlyjs()).replace("</script", "<\\/script")
+    return str(get_plotlyjs())
+
+
+def _views(charts: Sequence[Chart]) -> str:
+    """The views of all charts by their names, and the colours of a dark page, as JSON."""
+    views = {chart.name: [{"data": view.data, "layout": view.layout} for view in chart.views] for chart in charts}
+    return json.dumps({"views": views, "dark": DARK}, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def _packed(text: str) -> str:
+    """Text that the browser unpacks: a third of its length."""
+    return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
 
 
 def _read(name: str) -> str:
@@ -118,7 +134,7 @@ def _list(sentences: Iterable[str]) -> str:
 
 
 def _header(page: Page) -> str:
-    lines = [f"<h1>{_text(page.title)}</h1>"]
+    lines = [f"<h1>{_text(page.title)}</h1>", '<button type="button" id="scheme" hidden></button>']
     if page.description:
         lines.append(f"<p>{_text(page.description)}</p>")
     lines += [f'<p class="facts">{_text(fact)}</p>' for fact in page.facts]
@@ -126,14 +142,17 @@ def _header(page: Page) -> str:
 
 
 def _chart(chart: Chart) -> str:
-    views = [{"data": view.data, "layout": view.layout} for view in chart.views]
-    data = json.dumps(views, ensure_ascii=False, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
+    """A chart, with what it shows in words and its values for those who do not see it."""
     note = f'<p class="note">{_text(chart.note)}</p>\n' if chart.note else ""
+    words = f'<p class="unseen" id="{chart.name}-words">{_text(chart.words)}</p>\n' if chart.words else ""
+    described = f' aria-describedby="{chart.name}-words"' if chart.words else ""
     title = _text(chart.title)
     return (
-        f'<section>\n<div class="head"><h2>{title}</h2>{_choice(chart)}</div>\n{note}'
-        f'<div class="chart" id="{chart.name}" role="img" aria-label="{title}"></div>\n'
-        f'<script type="application/json" id="{chart.name}-views">{data}</script>\n</section>'
+        f'<section>\n<div class="head"><h2>{title}</h2>{_choice(chart)}</div>\n{note}{words}'
+        f'<div class="chart" id="{chart.name}" role="img" aria-label="{title}"{described}></div>\n'
+        f'<details id="{chart.name}-values"><summary>Values<span class="unseen"> of {title}</span></summary>\n'
+        f'<div class="scroll" tabindex="0" role="region" aria-label="Values of {title}"><table></table></div></details>'
+        "\n</section>"
     )
 
 

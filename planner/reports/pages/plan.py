@@ -13,24 +13,9 @@ from planner.diagnosis.fixed_part import fixed_part
 from planner.document.plan import Objective, Plan, StageTime
 from planner.document.planned import placed_shards, planned_model
 from planner.reports.dense_strategy import strategy_words
-from planner.reports.pages.charts import (
-    INK,
-    MEMORY_COLOURS,
-    Bars,
-    Chart,
-    Json,
-    LeftOut,
-    View,
-    axis,
-    bars,
-    colours,
-    escaped,
-    hover,
-    layout,
-    legend_px,
-)
-from planner.reports.pages.charts import STAGE_COLOURS as COLOURS
+from planner.reports.pages.charts import Bars, Chart, Json, LeftOut, View, axis, bars, escaped, hover, layout, legend_px
 from planner.reports.pages.page import Page, PageColumn, Table
+from planner.reports.pages.palette import INK, MEMORY_COLOURS, PALE, STAGE_COLOURS, colours
 from planner.reports.replicas import groups_words
 from planner.reports.words import fixed_words, roots_words
 from planner.studies.scales import Scale, scale_of
@@ -117,7 +102,7 @@ def _stages(plan: Plan, objective: Objective, model: CostModel) -> list[Chart | 
     series = Bars(
         "stage",
         [stage.seconds / scale.divisor for stage in shown],
-        colours([stage.name for stage in shown], COLOURS),
+        colours([stage.name for stage in shown], STAGE_COLOURS),
         [hover(_words(stage.name), _stage_facts(stage, objective, scale)) for stage in shown],
         [f"{stage.seconds / objective.step_s:.0%}" for stage in shown],
     )
@@ -169,7 +154,7 @@ def _loads_view(plan: Plan, model: CostModel, label: str, seconds: Floats) -> Vi
     names, totals = [model.stages[s] for s in shown], seconds.sum(axis=1).tolist()
     scale = _scale(totals, model)
     data = []
-    for s, name, colour in zip(shown, names, colours(names, COLOURS), strict=True):
+    for s, name, colour in zip(shown, names, colours(names, STAGE_COLOURS), strict=True):
         hover_texts = [
             hover(
                 f"rank {rank.rank:,} on node {rank.node:,}",
@@ -219,7 +204,7 @@ def _memory_view(tier: MemoryTier, owner: str, taken: np.ndarray, room: np.ndarr
         for number, (used, of) in enumerate(zip(taken.tolist(), room.tolist(), strict=True))
     ]
     data: list[Json] = []
-    series = [("usable", room, "#e4e8ec", 0.9), ("used", taken, MEMORY_COLOURS[tier], 0.55)]
+    series = [("usable", room, PALE, 0.9), ("used", taken, MEMORY_COLOURS[tier], 0.55)]
     for name, values, colour, width in series:
         trace: Json = {"name": name, "x": list(range(len(values))), "y": (values / scale.divisor).tolist()}
         trace |= {"hovertext": hover_texts, "hoverinfo": "text"}

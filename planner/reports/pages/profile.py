@@ -7,8 +7,9 @@ import numpy as np
 import pandas as pd
 
 from planner.profiling.measured import MeasuredTable, shortened, warnings_of
-from planner.reports.pages.charts import SERIES, Chart, Json, View, axis, escaped, hover, layout, legend_px, line
+from planner.reports.pages.charts import Chart, Json, View, axis, escaped, hover, layout, legend_px, line
 from planner.reports.pages.page import Page, PageColumn, Table
+from planner.reports.pages.palette import SERIES
 from topologies.sentences import counted
 from topologies.units import format_bytes
 

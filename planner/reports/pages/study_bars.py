@@ -7,22 +7,8 @@ import numpy as np
 import pandas as pd
 
 from cost_models.shards import Floats
-from planner.reports.pages.charts import (
-    BAR_PX,
-    MEMORY_COLOURS,
-    SERIES,
-    STAGE_COLOURS,
-    Bars,
-    Chart,
-    LeftOut,
-    View,
-    bars,
-    colours,
-    heat_map,
-    hover,
-    layout,
-    named_axis,
-)
+from planner.reports.pages.charts import BAR_PX, Bars, Chart, LeftOut, View, bars, heat_map, hover, layout, named_axis
+from planner.reports.pages.palette import MEMORY_COLOURS, PALE, SERIES, STAGE_COLOURS, colours
 from planner.reports.pages.points import Points
 from planner.studies.results import SAVES_PREFIX, SAVES_SUFFIX, SECONDS_SUFFIX, STAGE_PREFIX
 from planner.studies.scales import scale_of
@@ -58,7 +44,7 @@ def measured(points: Points) -> Chart | None:
     ]
     scale = scale_of([value for column in columns for value in points.frame[column].iloc[chosen]], "samples/s")
     actual = points.frame["measured_samples_per_s"]
-    colours = {"samples_per_s": SERIES[0], "simulated_samples_per_s": "#9ecae1", "measured_samples_per_s": "#4d4d4d"}
+    colours = {"samples_per_s": SERIES[0], "simulated_samples_per_s": SERIES[4], "measured_samples_per_s": SERIES[7]}
     words = {"samples_per_s": "predicted", "simulated_samples_per_s": "simulated", "measured_samples_per_s": "measured"}
     series = []
     for column in columns:
@@ -146,7 +132,7 @@ def _memory(points: Points, name: str, chosen: list[int]) -> View:
     ]
     colour = MEMORY_COLOURS.get(name, SERIES[0])
     series = [
-        Bars("capacity", [of / scale.divisor for of in room], "#e4e8ec", hovers, shares, 0.8),
+        Bars("capacity", [of / scale.divisor for of in room], PALE, hovers, shares, 0.8),
         Bars("used", [taken / scale.divisor for taken in used], colour, hovers, (), 0.44),
     ]
     data, drawn = bars([points.names[p] for p in chosen], series, f"{name.upper()} ({scale.unit})")

@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 
 from planner.reports.pages.charts import (
-    FAINT,
-    SERIES,
     Chart,
     Json,
     LeftOut,
@@ -21,6 +19,7 @@ from planner.reports.pages.charts import (
     shortened,
     spread_ticks,
 )
+from planner.reports.pages.palette import FAINT, OTHERS, SERIES
 from planner.reports.pages.points import CHOSEN, LARGER_IS_BETTER, TITLES, Points
 from planner.studies.results import Axis
 from planner.studies.scales import scale_of, significant, trimmed
@@ -266,7 +265,7 @@ def pareto(points: Points) -> Chart | LeftOut | None:
     near = set(points.ranked()[:MOST_MARKS])
     rest = [p for p in both if not marked[p] and p in near]
     hovers = points.hovers(first, second, "step_s", "nodes", "ranks")
-    faint = {"mode": "markers", "marker": {"color": "#c4ccd4", "size": 7}}
+    faint = {"mode": "markers", "marker": {"color": OTHERS, "size": 7}}
     data = [line("other plans", [x[p] for p in rest], [y[p] for p in rest], FAINT, [hovers[p] for p in rest]) | faint]  # type: ignore[misc]
     joined = line("frontier", [x[p] for p in front], [y[p] for p in front], SERIES[0], [hovers[p] for p in front])  # type: ignore[misc]
     joined |= {"mode": "lines+markers+text", "text": _labels(points, front, x)}

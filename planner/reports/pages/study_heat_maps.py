@@ -1,22 +1,13 @@
 """Heat maps of two axes of a study."""
 
 from collections.abc import Hashable, Sequence
+from itertools import combinations
 
 import numpy as np
 import pandas as pd
 
-from planner.reports.pages.charts import (
-    EMPTY,
-    Chart,
-    Json,
-    LeftOut,
-    View,
-    colours,
-    escaped,
-    heat_map,
-    layout,
-    named_axis,
-)
+from planner.reports.pages.charts import Chart, Json, LeftOut, View, escaped, heat_map, layout, named_axis
+from planner.reports.pages.palette import EMPTY, LIMITS, colours
 from planner.reports.pages.points import CHOSEN, TITLES, Points
 from planner.studies.results import Axis
 from planner.studies.scales import significant, value_text
@@ -26,31 +17,24 @@ MARKS = {"infeasible": "✕", "timeout": "…", "error": "!"}
 """What stands in a cell without a plan, by its status."""
 MARK_WORDS = {"infeasible": "✕ infeasible", "timeout": "… none found in time", "error": "! failed"}
 BROKEN = "†"
-LIMITS = {
-    "hbm": "#2166ac",
-    "network": "#f4a582",
-    "dense": "#9ecae1",
-    "host": "#7fbf7b",
-    "storage": "#b58fc2",
-    "overhead": "#bdbdbd",
-    "memory": "#c9a66b",
-}
 
 
 def heat_maps(points: Points) -> Chart | LeftOut | None:
-    """Figures over the first two axes; a view for each value of the others, or the best of them."""
+    """Figures over the two axes that answer most; a view for each value of the others, or the best of them."""
     title = "Two axes"
     if len(points.axes) < 2:
         return None
     own = [axis for axis in points.axes if axis.column != "scenario"]
     if len(own) < 2:
         own = list(points.axes)
-    across, down = own[:2]
+    spreads = _spreads(points, own)
+    pair = _chosen_axes(points, own, spreads)
+    if pair is None:
+        first, second = (axis.label for axis in own[:2])
+        return LeftOut(title, f"{first} and {second} vary together and make no grid")
+    across, down = pair
     if len(points.levels(across)) > MOST_COLUMNS and len(points.levels(down)) < len(points.levels(across)):
         across, down = down, across
-    cells = len(points.levels(across)) * len(points.levels(down))
-    if 2 * len(points.groups([across, down])) < cells:
-        return LeftOut(title, f"{across.label} and {down.label} vary together and make no grid")
     others = [axis for axis in points.axes if axis not in (across, down)]
     slices = points.groups(others)
     if len(slices) > MOST_SLICES:
@@ -69,14 +53,52 @@ def heat_maps(points: Points) -> Chart | LeftOut | None:
     if not views:
         return LeftOut(title, "no point has a plan")
     shown = [name for name in MARKS if (points.frame["status"] == name).any()]
-    notes = []
+    notes = [_spread_words(points, own, spreads)] if len(own) > 2 else []
     if others and len(slices) == 1:
         notes.append(f"Each cell is the best of all {', '.join(axis.label for axis in others)}.")
     if shown:
         notes.append(f"Grey, no plan: {', '.join(MARK_WORDS[name] for name in shown)}.")
     if (points.planned & ~points.meets).any():
         notes.append(f"{BROKEN} breaks a constraint.")
-    return Chart("heat-map", f"{across.label} and {down.label}".capitalize(), tuple(views), " ".join(notes))
+    title = f"{across.label} and {down.label}".capitalize()
+    return Chart("heat-map", title, tuple(views), " ".join(notes), _words(points, across, down))
+
+
+def _words(points: Points, across: Axis, down: Axis) -> str:
+    """What a heat map shows, for those who do not see it."""
+    words = f"{across.label} from left to right, {down.label} upwards"
+    ranked = points.ranked(points.meets)
+    best = f"; {points.objective_words} at {points.full_name(ranked[0])}" if ranked else ""
+    return f"{words}{best}."
+
+
+def _spreads(points: Points, own: Sequence[Axis]) -> dict[str, float]:
+    """By how many times the objective differs between the values of each axis: of its geometric means there."""
+    frame = points.frame[points.planned]
+    is_positive = points.has(points.results.objective) and frame[points.results.objective].min() > 0
+    values = np.log(frame[points.results.objective if is_positive else "step_s"].astype(float))
+    means = {axis.column: values.groupby(frame[axis.column], dropna=False).mean() for axis in own}
+    return {column: float(np.exp(of.max() - of.min())) if len(of) else 1.0 for column, of in means.items()}
+
+
+def _chosen_axes(points: Points, own: Sequence[Axis], spreads: dict[str, float]) -> tuple[Axis, Axis] | None:
+    """The two axes that move the objective most and make a grid, numeric ones first, in the order of the study; None
+    where all axes vary together."""
+    ordered = sorted(own, key=lambda axis: (not points.is_numeric(axis), -spreads[axis.column]))
+    for pair in combinations(ordered, 2):
+        cells = len(points.levels(pair[0])) * len(points.levels(pair[1]))
+        if 2 * len(points.groups(pair)) >= cells:
+            across, down = sorted(pair, key=own.index)
+            return across, down
+    return None
+
+
+def _spread_words(points: Points, own: Sequence[Axis], spreads: dict[str, float]) -> str:
+    """How much each axis moves the objective, in words, the most first."""
+    what = TITLES.get(points.results.objective, points.results.objective)
+    ordered = sorted(own, key=lambda axis: -spreads[axis.column])
+    parts = ", ".join(f"{axis.label} {significant(spreads[axis.column], 3)} times" for axis in ordered)
+    return f"How far the mean {what} differs between the values of an axis: {parts}."
 
 
 def _cells(points: Points, across: Axis, down: Axis, inside: Sequence[int]) -> list[list[int | None]]:

@@ -1,6 +1,8 @@
 """What a study's page says: every point, every chart that the results allow, and why others are left out."""
 
+import base64
 import dataclasses
+import gzip
 import json
 import re
 from html.parser import HTMLParser
@@ -30,6 +32,12 @@ def names(page: Page) -> list[str]:
 def view(one: Chart, label: str, group: str = "") -> View:
     (found,) = [each for each in one.views if each.label.startswith(label) and each.group.startswith(group)]
     return found
+
+
+def unpacked(text: str, name: str) -> str:
+    """What a page holds packed under a name."""
+    (packed,) = re.findall(rf'<script type="text/plain" id="{name}">([^<]*)</script>', text)
+    return gzip.decompress(base64.b64decode(packed)).decode()
 
 
 class Cells(HTMLParser):
@@ -99,11 +107,30 @@ def test_other_axes_are_views_and_many_of_them_the_best() -> None:
     three = study([(NODES, [2, 4]), (NIC, [25e9, 50e9]), (DTYPE, ["fp32", "fp16"])])
     heat = chart(study_page(three), "heat-map")
     assert [one.label for one in heat.views if one.group.startswith("throughput")] == ["fp32", "fp16"]
-    many = study([(NODES, [2, 4]), (NIC, [25e9, 50e9]), (BATCH, [1024 * k for k in range(1, 12)])])
+    many = study([(NIC, [25e9 + 1e8 * k for k in range(11)]), (NODES, [2, 4]), (BATCH, [8192, 65536])])
     heat = chart(study_page(many), "heat-map")
-    assert "Each cell is the best of all global batch." in heat.note
-    best = many.frame.groupby([NIC.column, NODES.column])["usd_per_billion_samples"].min().unstack()
+    assert "Each cell is the best of all scale-out bandwidth." in heat.note
+    best = many.frame.groupby([BATCH.column, NODES.column])["usd_per_billion_samples"].min().unstack()
     assert np.array(view(heat, "USD").data[0]["z"]) == pytest.approx(best.to_numpy())
+
+
+def test_a_heat_map_has_the_axes_that_move_the_objective_most_numbers_before_words() -> None:
+    """Whatever the order in the study: here formats come first, and move more than the network does."""
+    three = study([(DTYPE, ["fp32", "fp16"]), (NIC, [25e9, 26e9]), (NODES, [2, 4, 8]), (BATCH, [4096, 65536])])
+    heat = chart(study_page(three), "heat-map")
+    assert heat.title == "Nodes and global batch"
+    means = np.log(three.frame["usd_per_billion_samples"]).groupby(three.frame[BATCH.column]).mean()
+    assert f"global batch {np.exp(np.ptp(means)):.3g} times, " in heat.note
+    assert heat.note.index("embedding dtype") < heat.note.index("scale-out bandwidth")
+    two = study([(DTYPE, ["fp32", "fp16"]), (NIC, [25e9, 26e9]), (NODES, [2, 4, 8])])
+    assert chart(study_page(two), "heat-map").title == "Scale-out bandwidth and nodes"
+
+
+def test_two_axes_that_vary_together_leave_one_of_them_to_the_heat_map() -> None:
+    three = study([(NODES, [1, 2, 4]), (BATCH, [16384, 32768, 65536]), (NIC, [25e9, 26e9])])
+    zipped = three.frame[three.frame[NODES.column] * 16384 == three.frame[BATCH.column]]
+    page = study_page(dataclasses.replace(three, frame=zipped.assign(point=range(len(zipped)))))
+    assert chart(page, "heat-map").title in ("Nodes and scale-out bandwidth", "Global batch and scale-out bandwidth")
 
 
 def test_axes_that_vary_together_make_no_heat_map() -> None:
@@ -295,8 +322,10 @@ def test_a_page_is_one_file_that_names_nothing_elsewhere(results: StudyResults) 
     assert "@import" not in own
     assert "url(" not in own
     assert to_html(study_page(results), "r.parquet") == text
-    for data in re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', text, flags=re.DOTALL):
-        assert json.loads(data)
+    drawn = [one.name for one in study_page(results).charts if isinstance(one, Chart)]
+    assert list(json.loads(unpacked(text, "views"))["views"]) == drawn
+    assert "Plotly" in unpacked(text, "plotly")
+    assert len(text.encode()) < 5e6
 
 
 def test_text_of_files_is_escaped() -> None:
