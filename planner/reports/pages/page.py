@@ -134,7 +134,7 @@ def _list(sentences: Iterable[str]) -> str:
 
 
 def _header(page: Page) -> str:
-    lines = [f"<h1>{_text(page.title)}</h1>", '<button type="button" id="scheme" hidden></button>']
+    lines = ['<button type="button" id="scheme" hidden></button>', f"<h1>{_text(page.title)}</h1>"]
     if page.description:
         lines.append(f"<p>{_text(page.description)}</p>")
     lines += [f'<p class="facts">{_text(fact)}</p>' for fact in page.facts]

@@ -7,23 +7,26 @@ import numpy as np
 import pandas as pd
 
 from cost_models.model import CostModel
-from cost_models.shards import MEMORY_TIERS, SHARED_BY, Floats, MemoryTier
+from cost_models.shards import MEMORY_TIERS
 from cost_models.step_costs import StepCosts
 from planner.diagnosis.fixed_part import fixed_part
 from planner.document.plan import Objective, Plan, StageTime
 from planner.document.planned import placed_shards, planned_model
 from planner.reports.dense_strategy import strategy_words
-from planner.reports.pages.charts import Bars, Chart, Json, LeftOut, View, axis, bars, escaped, hover, layout, legend_px
+from planner.reports.pages.charts import Bars, Chart, Json, LeftOut, View, bars, hover
 from planner.reports.pages.page import Page, PageColumn, Table
-from planner.reports.pages.palette import INK, MEMORY_COLOURS, PALE, STAGE_COLOURS, colours
+from planner.reports.pages.palette import INK, STAGE_COLOURS, colours
+from planner.reports.pages.plan_cluster import cluster
+from planner.reports.pages.plan_ranks import loads, memory, stage_words
+from planner.reports.pages.plan_tables import top_tables, treemap
+from planner.reports.pages.plan_timeline import timeline
 from planner.reports.replicas import groups_words
 from planner.reports.words import fixed_words, roots_words
 from planner.studies.scales import Scale, scale_of
+from planner.verification.simulation import simulate_plan
 from topologies.sentences import counted
 from topologies.units import format_bytes
 
-MOST_BARS = 256
-"""With more ranks their bars join into areas."""
 MOST_TABLES = 2000
 
 
@@ -51,9 +54,24 @@ def plan_page(plan: Plan) -> Page:
         description=page.description,
         facts=[*page.facts, *_facts(plan, plan.objective, model)],
         findings=[],
-        charts=[*_stages(plan, plan.objective, model), _loads(plan, model), _memory(plan, model)],
+        charts=_charts(plan, plan.objective, model),
         tables=[_counts(plan), _tables(plan)],
     )
+
+
+def _charts(plan: Plan, objective: Objective, model: CostModel) -> list[Chart | LeftOut]:
+    """From top to bottom: the step, the ranks, the tables."""
+    linearised = model.linearised_at(placed_shards(plan))
+    simulation = simulate_plan(plan)
+    return [
+        *_stages(plan, objective, model),
+        timeline(simulation),
+        cluster(simulation),
+        loads(plan, linearised),
+        memory(plan, model),
+        treemap(plan),
+        top_tables(plan, linearised),
+    ]
 
 
 def _without_plan(page: Page, plan: Plan) -> Page:
@@ -103,10 +121,10 @@ def _stages(plan: Plan, objective: Objective, model: CostModel) -> list[Chart | 
         "stage",
         [stage.seconds / scale.divisor for stage in shown],
         colours([stage.name for stage in shown], STAGE_COLOURS),
-        [hover(_words(stage.name), _stage_facts(stage, objective, scale)) for stage in shown],
+        [hover(stage_words(stage.name), _stage_facts(stage, objective, scale)) for stage in shown],
         [f"{stage.seconds / objective.step_s:.0%}" for stage in shown],
     )
-    data, drawn = bars([_words(stage.name) for stage in shown], [series], f"time ({scale.unit})")
+    data, drawn = bars([stage_words(stage.name) for stage in shown], [series], f"time ({scale.unit})")
     above = [(bar.high_s - stage.seconds) / scale.divisor if (bar := stage.error_bar) else 0 for stage in shown]
     below = [(stage.seconds - bar.low_s) / scale.divisor if (bar := stage.error_bar) else 0 for stage in shown]
     note = "Share of the step in the bars."
@@ -116,9 +134,13 @@ def _stages(plan: Plan, objective: Objective, model: CostModel) -> list[Chart | 
         data[0] |= {"textposition": "inside", "insidetextanchor": "start"}
         note += " Lines: 90% bands."
     if model.hidden:
-        hidden = ", ".join(f"{_words(name)} (the remainder is in {_words(of)})" for name, of in model.hidden.items())
+        hidden = ", ".join(
+            f"{stage_words(name)} (the remainder is in {stage_words(of)})" for name, of in model.hidden.items()
+        )
         note += f" Hidden: {hidden}."
-    return [Chart("stages", title, (View("", data, drawn),), note)]
+    longest = max(shown, key=lambda stage: stage.seconds)
+    words = f"Longest: {stage_words(longest.name)}, {longest.seconds / objective.step_s:.0%} of the step."
+    return [Chart("stages", title, (View("", data, drawn),), note, words)]
 
 
 def _stage_facts(stage: StageTime, objective: Objective, scale: Scale) -> dict[str, str]:
@@ -128,102 +150,6 @@ def _stage_facts(stage: StageTime, objective: Objective, scale: Scale) -> dict[s
     if stage.critical_rank is not None:
         facts["longest on rank"] = f"{stage.critical_rank:,}"
     return facts
-
-
-def _words(name: str) -> str:
-    return "overhead (host)" if name == "overhead" else name.replace("_", " ")
-
-
-def _loads(plan: Plan, model: CostModel) -> Chart:
-    """How long each rank is busy in each stage: for its tables, beyond what it takes without any; and in all."""
-    whole = np.array([[rank.seconds.get(name, 0.0) for name in model.stages] for rank in plan.ranks])  # [W, S]
-    nothing = model.linearised_at(placed_shards(plan)).evaluate_nothing().rank_stage_seconds
-    views = [_loads_view(plan, model, "in all", whole)]
-    note = "A stage lasts as long as its busiest rank, so the step is no less than the highest bar."
-    if model.quantity != "step":
-        note = "The rating is that of the busiest rank."
-    elif (added := np.maximum(whole - nothing, 0.0)).any():
-        views.insert(0, _loads_view(plan, model, "for tables", added))
-        note += " For tables: without what a stage takes on each rank whatever is placed."
-    return Chart("ranks", "Load of each rank", tuple(views), note)
-
-
-def _loads_view(plan: Plan, model: CostModel, label: str, seconds: Floats) -> View:
-    """These `seconds` [W, S]."""
-    shown = np.flatnonzero(seconds.any(axis=0)).tolist()
-    names, totals = [model.stages[s] for s in shown], seconds.sum(axis=1).tolist()
-    scale = _scale(totals, model)
-    data = []
-    for s, name, colour in zip(shown, names, colours(names, STAGE_COLOURS), strict=True):
-        hover_texts = [
-            hover(
-                f"rank {rank.rank:,} on node {rank.node:,}",
-                {_words(name): scale.text(value), label: scale.text(total)},
-            )
-            for rank, value, total in zip(plan.ranks, seconds[:, s].tolist(), totals, strict=True)
-        ]
-        data.append(_by_rank(plan, _words(name), (seconds[:, s] / scale.divisor).tolist(), colour, hover_texts))
-    drawn = layout(
-        400 + legend_px(names),
-        barmode="stack",
-        bargap=0.15 if len(plan.ranks) <= MOST_BARS // 4 else 0,
-        showlegend=True,
-        xaxis=axis("rank", showgrid=False),
-        yaxis=axis(escaped(scale.titled("busy")), rangemode="tozero"),
-    )
-    return View(label, data, drawn)
-
-
-def _by_rank(plan: Plan, name: str, values: Sequence[float], colour: str, hovers: Sequence[str]) -> Json:
-    """Bars, or an area where there are many ranks."""
-    common: Json = {"name": escaped(name), "x": [rank.rank for rank in plan.ranks], "y": list(values)}
-    common |= {"hovertext": list(hovers), "hoverinfo": "text"}
-    if len(plan.ranks) <= MOST_BARS:
-        return common | {"type": "bar", "marker": {"color": colour, "line": {"width": 0}}}
-    line = {"width": 0, "shape": "hvh", "color": colour}
-    return common | {"type": "scatter", "mode": "lines", "stackgroup": "all", "line": line, "fillcolor": colour}
-
-
-def _memory(plan: Plan, model: CostModel) -> Chart:
-    """The bytes of each memory, by the ranks or nodes that own it, against what is usable."""
-    views = []
-    for tier, pool in zip(model.memories, model.memory_pool_of_rank, strict=True):
-        first = np.unique(pool, return_index=True)[1]
-        room = np.array([getattr(plan.ranks[rank].capacity, tier) for rank in first], dtype=float)
-        if not room.any():
-            continue
-        taken = np.bincount(pool, weights=[getattr(rank.bytes, tier) for rank in plan.ranks])
-        views.append(_memory_view(tier, "rank" if len(first) == len(pool) else SHARED_BY[tier], taken, room))
-    return Chart("memory", "Memory", tuple(views), "Pale: usable, after the reserve.")
-
-
-def _memory_view(tier: MemoryTier, owner: str, taken: np.ndarray, room: np.ndarray) -> View:
-    scale = scale_of(room.tolist(), "B")
-    hover_texts = [
-        hover(f"{owner} {number:,}", {"used": f"{scale.text(used)} of {scale.text(of)} ({used / max(of, 1):.0%})"})
-        for number, (used, of) in enumerate(zip(taken.tolist(), room.tolist(), strict=True))
-    ]
-    data: list[Json] = []
-    series = [("usable", room, PALE, 0.9), ("used", taken, MEMORY_COLOURS[tier], 0.55)]
-    for name, values, colour, width in series:
-        trace: Json = {"name": name, "x": list(range(len(values))), "y": (values / scale.divisor).tolist()}
-        trace |= {"hovertext": hover_texts, "hoverinfo": "text"}
-        if len(values) <= MOST_BARS:
-            marker: Json = {"color": colour, "line": {"width": 0}}
-            trace |= {"type": "bar", "width": width, "marker": marker}
-        else:
-            line: Json = {"width": 0, "shape": "hvh", "color": colour}
-            trace |= {"type": "scatter", "mode": "lines", "fill": "tozeroy", "fillcolor": colour, "line": line}
-        data.append(trace)
-    ticks: Json = {"tickmode": "linear", "dtick": 1} if len(room) <= 16 else {}
-    drawn = layout(
-        340,
-        barmode="overlay",
-        showlegend=True,
-        xaxis=axis(owner, showgrid=False, **ticks),
-        yaxis=axis(scale.titled(tier.upper()), rangemode="tozero"),
-    )
-    return View(f"{tier.upper()} of each {owner}", data, drawn)
 
 
 def _counts(plan: Plan) -> Table:

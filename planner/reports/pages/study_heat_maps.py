@@ -1,5 +1,6 @@
 """Heat maps of two axes of a study."""
 
+import math
 from collections.abc import Hashable, Sequence
 from itertools import combinations
 
@@ -76,7 +77,7 @@ def _spreads(points: Points, own: Sequence[Axis]) -> dict[str, float]:
     """By how many times the objective differs between the values of each axis: of its geometric means there."""
     frame = points.frame[points.planned]
     is_positive = points.has(points.results.objective) and frame[points.results.objective].min() > 0
-    values = np.log(frame[points.results.objective if is_positive else "step_s"].astype(float))
+    values = frame[points.results.objective if is_positive else "step_s"].astype(float).map(math.log)
     means = {axis.column: values.groupby(frame[axis.column], dropna=False).mean() for axis in own}
     return {column: float(np.exp(of.max() - of.min())) if len(of) else 1.0 for column, of in means.items()}
 

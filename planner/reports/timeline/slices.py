@@ -2,12 +2,13 @@
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from cost_models.resources import DEVICE, Resource
 from cost_models.shards import WORLD, Floats, Ints
-from cost_models.simulator.graph import NONE
+from cost_models.simulator.graph import NONE, Use
 from cost_models.simulator.network import IN, OUT
 from cost_models.simulator.program import Task
 from cost_models.simulator.simulation import Simulation
@@ -78,13 +79,36 @@ def sample(simulation: Simulation, most: int) -> list[int]:
 
 def resources(simulation: Simulation, rank: int) -> list[int]:
     """Numbers of the links, switches and tiers that serve a rank."""
+    return list(dict.fromkeys(int(use.of[rank]) for use in _uses(simulation) if use.of[rank] != NONE))
+
+
+def _uses(simulation: Simulation) -> list[Use]:
+    """What ranks may ask of links, switches and tiers."""
     network = simulation.network
     traffic, everyone = LinkTraffic(network), network.extents[WORLD]
     uses = [*traffic.port(OUT), *traffic.port(IN)]
     if everyone.leave_domains:
         uses += [*traffic.card(everyone, OUT), *traffic.card(everyone, IN)]
-    uses += [*network.host(sent=1.0), *network.memories(), *(network.front_end() or [])]
-    return list(dict.fromkeys(int(use.of[rank]) for use in uses if use.of[rank] != NONE))
+    return [*uses, *network.host(sent=1.0), *network.memories(), *(network.front_end() or [])]
+
+
+def use_by_rank(simulation: Simulation) -> dict[Resource, Floats]:
+    """[W] share of the counted time in which what serves each rank is in use, by kind of resource, the busier way of
+    two; 0 where nothing of the kind serves it."""
+    network, busy = simulation.network, simulation.busy()
+    share = np.zeros(network.count)
+    for resource, first in network.first.items():
+        if resource in busy:
+            share[first : first + len(busy[resource])] = busy[resource]
+    found = {DEVICE: busy[DEVICE]}
+    for use in _uses(simulation):
+        served = np.flatnonzero(use.of != NONE)
+        own = np.zeros(network.world)
+        own[served] = share[use.of[served]]
+        if own.any():
+            kind = replace(network.instances[int(use.of[served[0]])][0], way=None)
+            found[kind] = np.maximum(found.get(kind, 0.0), own)
+    return found
 
 
 def loads(simulation: Simulation, ranks: Iterable[int]) -> dict[int, list[Load]]:
