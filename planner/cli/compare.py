@@ -1,12 +1,15 @@
 """`planner compare`: plans side by side."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from planner.cli import flags, streams
 from planner.cli.streams import Format
+
+if TYPE_CHECKING:
+    from planner.document.plan import Plan
 
 
 def compare(
@@ -30,24 +33,10 @@ def compare(
     if len(plans) < 2:
         raise typer.BadParameter("name at least two plan documents", param_hint="PLAN...")
     from planner.capacity.prices import load_prices, notes
-    from planner.document.plan import Plan
     from planner.document.planned import planned_inputs
-    from planner.errors import UnsoundPlanError
     from planner.reports import comparison as report
-    from planner.verification.loading import load_plan
-    from topologies.errors import InputError
 
-    plans_by_name: dict[str, Plan] = {}
-    errors: list[InputError] = []
-    names = _names(plans)
-    for name, file in zip(names, plans, strict=True):
-        try:
-            plans_by_name[name] = load_plan(file)
-        except InputError as error:
-            errors.append(error)
-    if errors:
-        kind = UnsoundPlanError if all(isinstance(error, UnsoundPlanError) for error in errors) else InputError
-        raise kind(fault for error in errors for fault in error.faults)
+    plans_by_name = load_plans(plans)
     sheet = None if prices is None else load_prices(prices)
     records = report.compare(plans_by_name, sheet)
     if output_format is Format.JSON:
@@ -59,6 +48,25 @@ def compare(
             note for plan in plans_by_name.values() for note in notes(planned_inputs(plan)[0], sheet)
         )
         report.render(records, [f"\n{note}" for note in unknown], streams.console(output=output_format))
+
+
+def load_plans(files: list[Path]) -> "dict[str, Plan]":
+    """The plans by what they are called. Raises the errors of all files at once."""
+    from planner.errors import UnsoundPlanError
+    from planner.verification.loading import load_plan
+    from topologies.errors import InputError
+
+    plans: dict[str, Plan] = {}
+    errors: list[InputError] = []
+    for name, file in zip(_names(files), files, strict=True):
+        try:
+            plans[name] = load_plan(file)
+        except InputError as error:
+            errors.append(error)
+    if errors:
+        kind = UnsoundPlanError if all(isinstance(error, UnsoundPlanError) for error in errors) else InputError
+        raise kind(fault for error in errors for fault in error.faults)
+    return plans
 
 
 def _names(files: list[Path]) -> list[str]:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import shutil
 import tempfile
 import threading
@@ -15,8 +16,8 @@ from selenium.webdriver.remote.webdriver import WebDriver
 from selenium.webdriver.support.select import Select
 from selenium.webdriver.support.ui import WebDriverWait
 
-from planner import plan
-from planner.reports.pages import Page, plan_page, study_page, to_html, write_pictures
+from planner import Plan, plan
+from planner.reports.pages import Page, comparison_page, plan_page, study_page, to_html, write_pictures
 from planner.reports.pages.charts import LABEL_LENGTH
 from tests.oracles import studies
 from tests.oracles.instances import node_group, topology, workload
@@ -34,15 +35,16 @@ FLAGS = (
 )
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome") or ""
 DRIVER = shutil.which("chromedriver") or ""
-MARKS = ".scatterlayer path, .barlayer path, .heatmaplayer image"
+MARKS = ".scatterlayer path, .barlayer path, .heatmaplayer image, .treemaplayer path"
 WAIT_S = 60
 WIDTHS = (1280, 400)
 
 
-def small_plan() -> Page:
-    cluster = topology(node_group("a", nodes=2))
-    model = workload([{"rows": 2_000_000, "dim": 64}, {"rows": 5_000, "dim": 32}, {"rows": 900_000, "dim": 128}])
-    return plan_page(plan(cluster, model, effort=0))
+TABLES = [{"rows": 2_000_000, "dim": 64}, {"rows": 5_000, "dim": 32}, {"rows": 900_000, "dim": 128}]
+
+
+def planned(nodes: int, ranks: int = 2, copies: int = 1) -> Plan:
+    return plan(topology(node_group("a", nodes=nodes, ranks=ranks)), workload(TABLES * copies), effort=0)
 
 
 PAGES = {
@@ -65,7 +67,9 @@ PAGES = {
         )
     ),
     "hostile names": lambda: study_page(studies.hostile()),
-    "plan": small_plan,
+    "plan": lambda: plan_page(planned(2)),
+    "plan for 320 ranks": lambda: plan_page(planned(40, 8, 30)),
+    "comparison": lambda: comparison_page({"two nodes": planned(2), "four nodes": planned(4)}),
 }
 
 
@@ -135,6 +139,54 @@ def test_a_page_opens_without_a_network_and_without_an_error(
         return fits && svg.height <= c.clientHeight + 1;
     })"""
     assert browser.execute_script(inside)
+
+
+def luminance(browser: WebDriver, script: str) -> float:
+    """Of the colour, as `rgb(1, 2, 3)`, that a script returns: 0 is black, 255 white."""
+    return sum(map(float, re.findall(r"[\d.]+", browser.execute_script(f"return {script}"))[:3])) / 3
+
+
+def test_a_page_is_dark_where_the_system_is_and_its_button_changes_that(browser: WebDriver, tmp_path: Path) -> None:
+    """Charts go with the page."""
+    paper = "getComputedStyle(document.documentElement).backgroundColor"
+    chart = "document.querySelector('#stages .main-svg').style.background"
+    ink = "document.querySelector('#stages .xtick text').style.fill"
+    features = [{"name": "prefers-color-scheme", "value": "dark"}]
+    try:
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+        show(browser, plan_page(planned(2)), tmp_path / "page.html")
+        button = browser.find_element(By.ID, "scheme")
+        for label, is_dark in (("system", True), ("light", False), ("dark", True)):
+            assert button.text == f"Colours: {label}"
+            WebDriverWait(browser, WAIT_S).until(lambda driver, dark=is_dark: (luminance(driver, chart) < 60) == dark)
+            assert (luminance(browser, paper) < 60) == is_dark
+            assert (luminance(browser, ink) > 180) == is_dark
+            button.click()
+        assert browser.get_log("browser") == []
+    finally:
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+
+
+def test_charts_are_said_in_words_and_their_values_are_tables(browser: WebDriver, tmp_path: Path) -> None:
+    """For whoever reads with a screen reader, or wants the numbers."""
+    page = plan_page(planned(2))
+    show(browser, page, tmp_path / "page.html")
+    for chart in browser.find_elements(By.CSS_SELECTOR, ".chart"):
+        assert chart.get_attribute("role") == "img"
+        words = browser.find_element(By.ID, chart.get_attribute("aria-describedby"))
+        assert words.get_attribute("textContent")
+        name = chart.get_attribute("id")
+        summary = browser.find_element(By.CSS_SELECTOR, f"#{name}-values summary")
+        browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", summary)
+        summary.click()
+        rows = f"[...document.querySelectorAll('#{name}-values tr')].map(r => [...r.cells].map(c => c.textContent))"
+        WebDriverWait(browser, WAIT_S).until(lambda driver, rows=rows: len(driver.execute_script(f"return {rows}")) > 1)
+    stages = browser.execute_script(
+        "return [...document.querySelectorAll('#stages-values tr')].map(r => [...r.cells].map(c => c.textContent))"
+    )
+    (data,) = next(one for one in page.charts if one.title == "Where the step goes").views[0].data
+    assert [float(row[1]) for row in stages[1:]] == pytest.approx(data["x"], rel=1e-3)
+    assert browser.get_log("browser") == []
 
 
 def test_every_view_of_every_chart_is_drawn(browser: WebDriver, tmp_path: Path) -> None:

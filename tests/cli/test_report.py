@@ -49,6 +49,27 @@ def test_a_plan_that_does_not_exist_says_why(run, tmp_path):
     assert "This makes room" in text
 
 
+def test_several_plans_are_one_page(run, results, tmp_path):
+    """With prices, which one file of results does not take."""
+    for nodes in (1, 2):
+        found = plan(topology(node_group("a", nodes=nodes)), workload(TABLES), effort=0)
+        write_plan(found, tmp_path / f"{nodes}.json")
+    files = tmp_path / "1.json", tmp_path / "2.json"
+    sheet = tmp_path / "sheet.yaml"
+    prices = "accelerators:\n  A100-SXM4-80GB: {price: 2USD/h}\nnodes:\n  a: {price: 9USD/h}\n"
+    sheet.write_text(f"name: ours\ndate: 2026-11-01\nsource: a contract\n{prices}")
+    assert run("report", *files, "-o", tmp_path / "page.html", "--prices", sheet).exit_code == 0
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    for words in ("<h1>1 and 2</h1>", "Made from 1.json, 2.json", "Tables that differ", "price per hour"):
+        assert words in text
+    refused = run("report", files[0], "-o", tmp_path / "other.html", "--prices", sheet)
+    assert refused.exit_code == 2
+    assert "with one file of results" in refused.stderr
+    assert run("report", files[0], results, "-o", tmp_path / "other.html").exit_code == 3
+    assert run("report", *files, "-o", files[1]).exit_code == 2
+    assert not (tmp_path / "other.html").exists()
+
+
 def test_what_is_no_result_is_refused(run, results, tmp_path):
     (tmp_path / "other.json").write_text("{}")
     write_results(studies.grid(), tmp_path / "points.csv")

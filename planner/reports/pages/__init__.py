@@ -1,5 +1,6 @@
-"""Reports that are read in a browser: of a study and of a plan, one file each that needs nothing else."""
+"""Reports that are read in a browser: of studies, plans and comparisons, one file each that needs nothing else."""
 
+from planner.reports.pages.comparison import comparison_page as comparison_page
 from planner.reports.pages.page import Page as Page
 from planner.reports.pages.page import to_html as to_html
 from planner.reports.pages.pictures import write_pictures as write_pictures
