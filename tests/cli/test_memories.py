@@ -6,7 +6,7 @@ import pytest
 
 from cost_models.shards import MEMORY_TIERS
 from planner.cli.exits import ExitCode
-from planner.reports.pages.charts import MEMORY_COLOURS
+from planner.reports.pages.palette import MEMORY_COLOURS
 
 TOPOLOGY = """
 name: memories

@@ -128,7 +128,8 @@
       head.setAttribute("aria-sort", sign > 0 ? "ascending" : "descending");
       const keyed = [...body.rows].map((row) => {
         const cell = row.cells[head.cellIndex];
-        return [cell.classList.contains("none") ? "" : cell.dataset.v ?? cell.textContent, row];
+        const text = cell.classList.contains("n") ? cell.textContent.replaceAll(",", "") : cell.textContent;
+        return [cell.classList.contains("none") ? "" : text, row];
       });
       // what is unknown stays last
       keyed.sort(([a], [b]) => (a === "" || b === "" ? compare(a, b) : sign * compare(a, b)));

@@ -5,8 +5,10 @@ import gzip
 import html
 import json
 import math
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,8 @@ from topologies.errors import MissingPackageError
 POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
 """The browser itself refuses whatever would come from elsewhere."""
 UNKNOWN = "unknown"
+MOST_LETTERS = 2_400_000
+"""What all tables of a page may take, so that it stays below 5 MB."""
 LONG = 40
 """A column whose longest text is longer than this may take several lines."""
 
@@ -71,7 +75,7 @@ def to_html(page: Page, source: str = "") -> str:
     if left_out:
         reasons = [f"{chart.title}: {chart.reason}." for chart in left_out]
         body.append(f"<section><h2>Not shown</h2>\n{_list(reasons)}</section>")
-    body += [_table(table) for table in page.tables]
+    body += [_table(table, MOST_LETTERS // len(page.tables)) for table in page.tables]
     origin = f"Made from {source} by planner {VERSION}." if source else f"Made by planner {VERSION}."
     packed = {"plotly": _plotly_js(), "views": _views(drawn)} if drawn else {}
     return "\n".join(
@@ -170,7 +174,8 @@ def _choice(chart: Chart) -> str:
     return f'<select id="{chart.name}-choice" aria-label="{words}" autocomplete="off">{inside}</select>'
 
 
-def _table(table: Table) -> str:
+def _table(table: Table, most_letters: int) -> str:
+    """A table with as many of its rows as take at most so many letters."""
     heads, columns = [], []
     for column in table.columns:
         title, cells = _column(table.frame[column.name], column)
@@ -178,8 +183,12 @@ def _table(table: Table) -> str:
         start = '<th class="n">' if is_number else "<th>"
         heads.append(f'{start}<button type="button">{_text(title)}</button></th>')
         columns.append(cells)
-    rows = ["<tr>" + "".join(cells) + "</tr>" for cells in zip(*columns, strict=True)]
-    note = f'<p class="note">{_text(table.note)}</p>\n' if table.note else ""
+    every = ["<tr>" + "".join(cells) + "</tr>" for cells in zip(*columns, strict=True)]
+    rows = every[: bisect_right(list(accumulate(map(len, every))), most_letters)]
+    words = table.note
+    if len(rows) < len(every):
+        words += f" The first {len(rows):,} of {len(every):,} rows: the page is kept small."
+    note = f'<p class="note">{_text(words)}</p>\n' if words else ""
     return (
         f'<section>\n<div class="head"><h2>{_text(table.title)}</h2></div>\n{note}'
         f'<div class="scroll" tabindex="0" role="region" aria-label="{_text(table.title)}">\n'
@@ -209,4 +218,4 @@ def _column(values: "pd.Series[Any]", column: PageColumn) -> tuple[str, list[str
 def _number(value: object, text: str) -> str:
     if pd.isna(value):  # type: ignore[call-overload]
         return f'<td class="n none">{UNKNOWN}</td>'
-    return f'<td class="n" data-v="{float(value):.9g}">{text}</td>'  # type: ignore[arg-type]
+    return f'<td class="n">{text}</td>'

@@ -355,6 +355,14 @@ def test_an_axis_may_be_unset_and_two_may_have_the_same_label() -> None:
     assert f'<th class="n"><button type="button">{NODES.column}</button>' in to_html(page)
 
 
+def test_a_table_that_would_make_the_page_large_is_cut_with_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("planner.reports.pages.page.MOST_LETTERS", 3000)
+    text = to_html(study_page(studies.grid()))
+    rows = len(Cells(text).rows) - 1
+    assert 0 < rows < 20
+    assert f"The first {rows} of 20 rows: the page is kept small." in text
+
+
 def test_of_very_many_points_the_best_are_listed() -> None:
     """A page of 100,000 rows would not open."""
     once = studies.grid().frame
@@ -362,5 +370,6 @@ def test_of_very_many_points_the_best_are_listed() -> None:
     page = study_page(dataclasses.replace(studies.grid(), frame=frame))
     (table,) = page.tables
     assert len(table.frame) == 5000
+    assert len(to_html(page).encode()) < 5e6
     assert table.frame["step_s"].notna().sum() == frame["step_s"].notna().sum()
     assert "5,000 of 6,000 points, the best by lowest USD per billion samples." in table.note
