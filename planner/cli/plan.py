@@ -1,7 +1,6 @@
 """`planner plan`: the main job."""
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,6 +10,7 @@ from planner.cli import completions, flags, inputs, streams, values
 from planner.cli.exits import ExitCode
 from planner.cli.interruption import interruption
 from planner.cli.outputs import Outputs
+from planner.cli.search_progress import progress_lines
 from planner.cli.streams import Format
 
 if TYPE_CHECKING:
@@ -278,39 +278,3 @@ def _write(planned: "Plan", output: Path | None, output_format: Format) -> None:
             streams.say(f"planner: warning: {warning}")
     if planned.infeasibility is not None and not output_format.is_text:
         streams.say(f"There is no plan: {planned.infeasibility.summary}.")
-
-
-def progress_lines(report: Callable[[str], None], unit: str) -> Callable[[str, float | None, float | None], None]:
-    """Reports progress of the search: every bound and start, and one plan of the local search a second.
-
-    What begins without a plan or bound so far is shown on terminals only.
-    """
-    said = 0.0
-
-    def tell(step: str, best_s: float | None, bound_s: float | None) -> None:
-        nonlocal said
-        now = time.monotonic()
-        if best_s is None and bound_s is None:
-            streams.doing(step)
-        elif step != "local search" or now - said >= 1:
-            said = now
-            report(progress_line(step, best_s, bound_s, unit))
-
-    return tell
-
-
-def progress_line(step: str, best_s: float | None, bound_s: float | None, unit: str = "s") -> str:
-    """One line of progress: the step that ended, the best plan and the bound so far."""
-    from topologies.units import format_seconds
-
-    def amount(value: float) -> str:
-        return format_seconds(value) if unit == "s" else f"{value:,.3f}"
-
-    words = [step]
-    if best_s is not None:
-        words.append(f"best {amount(best_s)}")
-    if bound_s is not None:
-        words.append(f"bound {amount(bound_s)}")
-    if best_s is not None and bound_s is not None:
-        words.append(f"gap {best_s / bound_s - 1:.2%}")
-    return ", ".join(words)
