@@ -28,6 +28,8 @@ class View:
     layout: Json
     group: str = ""
     """Views of one group stand together where one is chosen."""
+    rows: Sequence[Sequence[str]] = ()
+    """Its values as a table, the heading first; empty: what its data say of themselves."""
 
 
 @dataclass(frozen=True)
@@ -155,6 +157,7 @@ def bars(
         }
         if bar_series.texts:
             trace |= {"text": [escaped(text) for text in bar_series.texts], "textposition": "auto", "cliponaxis": False}
+            trace |= {"textangle": 0}
         if bar_series.width is not None:
             trace["width"] = bar_series.width
         data.append(trace)

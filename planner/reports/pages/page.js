@@ -47,7 +47,8 @@
     const place = axis?.tickvals?.indexOf(value) ?? -1;
     return place < 0 ? number(value) : plain(axis.ticktext[place]);
   };
-  const rowsOf = ({ data, layout }) => { // what a chart shows, as rows of text; the first is the heading
+  const rowsOf = ({ data, layout, rows }) => { // what a chart shows, as rows of text; the first is the heading
+    if (rows.length) return rows;
     const [x, y] = [layout.xaxis, layout.yaxis];
     const [first] = data;
     if (first.type === "treemap") return [["", "size"], ...first.labels.map((label, n) => [plain(label), plain(first.text[n])])];

@@ -116,7 +116,10 @@ def _plotly_js() -> str:
 
 def _views(charts: Sequence[Chart]) -> str:
     """The views of all charts by their names, and the colours of a dark page, as JSON."""
-    views = {chart.name: [{"data": view.data, "layout": view.layout} for view in chart.views] for chart in charts}
+    views = {
+        chart.name: [{"data": view.data, "layout": view.layout, "rows": view.rows} for view in chart.views]
+        for chart in charts
+    }
     return json.dumps({"views": views, "dark": DARK}, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
@@ -148,12 +151,13 @@ def _header(page: Page) -> str:
 def _chart(chart: Chart) -> str:
     """A chart, with what it shows in words and its values for those who do not see it."""
     note = f'<p class="note">{_text(chart.note)}</p>\n' if chart.note else ""
-    words = f'<p class="unseen" id="{chart.name}-words">{_text(chart.words)}</p>\n' if chart.words else ""
-    described = f' aria-describedby="{chart.name}-words"' if chart.words else ""
+    said = f"{chart.words} The values are in the table below.".lstrip()
+    words = f'<p class="unseen" id="{chart.name}-words">{_text(said)}</p>\n'
     title = _text(chart.title)
     return (
         f'<section>\n<div class="head"><h2>{title}</h2>{_choice(chart)}</div>\n{note}{words}'
-        f'<div class="chart" id="{chart.name}" role="img" aria-label="{title}"{described}></div>\n'
+        f'<div class="chart" id="{chart.name}" role="img" aria-label="{title}"'
+        f' aria-describedby="{chart.name}-words"></div>\n'
         f'<details id="{chart.name}-values"><summary>Values<span class="unseen"> of {title}</span></summary>\n'
         f'<div class="scroll" tabindex="0" role="region" aria-label="Values of {title}"><table></table></div></details>'
         "\n</section>"

@@ -38,14 +38,19 @@ def cluster(simulation: Simulation) -> Chart:
     kinds = sorted(use, key=lambda kind: ORDER.index(kind.kind) if kind.kind in ORDER else len(ORDER))
     drawn = _Drawing(simulation, use, kinds)
     notes = ["A column is a rank, a row what serves it; the stronger the colour, the longer a simulated step uses it."]
-    notes.append("Nodes, by number, hang from the network by lines with the colour of their busiest scale-out card.")
+    if drawn.trunk is not None:
+        notes.append(
+            f"Nodes, by number, hang from the network by lines with the colour of their busiest {drawn.trunk}."
+        )
     if len(drawn.nodes) < network.topology.node_count:
         notes.append(f"The {len(drawn.nodes)} of {counted(network.topology.node_count, 'node')} with the busiest part.")
     busiest = ", ".join(
         f"{resource_words(kind, network.topology)} {use[kind].max():.0%} at rank {int(use[kind].argmax()):,}"
         for kind in kinds
     )
-    return Chart("cluster", "Cluster", (View("", *drawn.chart()),), " ".join(notes), f"Busiest: {busiest}.")
+    return Chart(
+        "cluster", "Cluster", (View("", *drawn.chart(), rows=drawn.rows()),), " ".join(notes), f"Busiest: {busiest}."
+    )
 
 
 class _Drawing:
@@ -61,6 +66,24 @@ class _Drawing:
         self._beside = max(1, min(len(self.nodes), room // self._wide))
         self._tall = len(kinds) + 2
         self._lines = -(-len(self.nodes) // self._beside)
+
+    @property
+    def trunk(self) -> str | None:
+        """What joins nodes: scale-out cards, or the links of a domain that spans them; None for a single node."""
+        kind = self._trunk
+        return None if kind is None or len(self.nodes) < 2 else self._label(kind)
+
+    @property
+    def _trunk(self) -> Resource | None:
+        ways = {kind.kind: kind for kind in self._kinds}
+        return ways.get("nic") or ways.get("link")
+
+    def rows(self) -> list[list[str]]:
+        """Every rank with the share of each part, in %."""
+        head = ["rank", "node", *(f"{self._label(kind)} (%)" for kind in self._kinds)]
+        shares = [100 * self._use[kind] for kind in self._kinds]
+        ranks = [(rank, node) for node, of in self.nodes.items() for rank in of.tolist()]
+        return [head, *([f"{rank:,}", f"{node:,}", *(f"{of[rank]:.1f}" for of in shares)] for rank, node in ranks)]
 
     def _node_numbers(self) -> range:
         return range(int(self._network.node_of_rank.max()) + 1)
@@ -138,7 +161,7 @@ class _Drawing:
         """The network: a line above each row of nodes, a line down its left side, and one down to each node."""
         if len(self.nodes) < 2:
             return []
-        nic = next((self._use[kind] for kind in self._kinds if kind.kind == "nic"), np.zeros(self._network.world))
+        use = np.zeros(self._network.world) if self._trunk is None else self._use[self._trunk]
         shapes = [_line(-0.9, self._corner(0)[1] - 1.4, -0.9, (self._lines - 1) * self._tall - 0.4, FAINT)]
         for line in range(self._lines):
             y = line * self._tall - 0.4
@@ -146,7 +169,7 @@ class _Drawing:
             shapes.append(_line(-0.9, y, last, y, FAINT))
         for place, ranks in enumerate(self.nodes.values()):
             x, y = self._corner(place)
-            stop = min(int(nic[ranks].max() * len(SEQUENTIAL)), len(SEQUENTIAL) - 1)
+            stop = min(int(use[ranks].max() * len(SEQUENTIAL)), len(SEQUENTIAL) - 1)
             shapes.append(_line(x, y - 1.4, x, y - 0.5, str(SEQUENTIAL[max(stop, 1)][1]), 4))
         return shapes
 

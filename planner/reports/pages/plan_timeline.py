@@ -10,7 +10,7 @@ from cost_models.simulator.simulation import Simulation
 from planner.reports.pages.charts import Chart, Json, View, axis, escaped, hover, layout, legend_px, named_axis
 from planner.reports.pages.palette import EMPTY, SERIES, STAGE_COLOURS
 from planner.reports.timeline.slices import critical_rank, slices, streams
-from planner.studies.scales import Scale, scale_of
+from planner.studies.scales import Scale, scale_of, significant
 from topologies.sentences import counted
 
 MOST_ROWS, MOMENTS = 128, 320
@@ -113,7 +113,13 @@ def _every_rank(simulation: Simulation, rows: Ints, step_s: float, scale: Scale)
         yaxis=named_axis(names, range=[len(rows) - 0.5, -0.5], ticks="")
         | {"tickvals": ticks, "ticktext": [names[tick] for tick in ticks]},
     )
-    return View("all ranks", [trace, *_legend(used)], drawn)
+    seconds = np.stack([(shown == part).mean(axis=1) * step_s / scale.divisor for part in range(len(used))], axis=1)
+    head = ["rank", *(f"{part} ({scale.unit})" for part in used)]
+    table = [
+        [f"{rank:,}", *(significant(value) for value in of)]
+        for rank, of in zip(rows.tolist(), seconds.tolist(), strict=True)
+    ]
+    return View("all ranks", [trace, *_legend(used)], drawn, rows=[head, *table])
 
 
 def _steps(used: Sequence[str]) -> list[list[object]]:
@@ -162,4 +168,9 @@ def _one_rank(simulation: Simulation, rank: int, step_s: float, scale: Scale) ->
         xaxis=axis(f"time ({scale.unit})", range=[0, step_s / scale.divisor]),
         yaxis=named_axis(lanes, range=[len(lanes) - 0.5, -0.5], ticks=""),
     )
-    return View(f"rank {rank:,}, on the critical path", data, drawn)
+    table = [
+        [work.task.name, work.task.stream, scale.number(work.start), scale.number(min(work.end, step_s) - work.start)]
+        for work in shown
+    ]
+    head = ["task", "stream", f"begins ({scale.unit})", f"lasts ({scale.unit})"]
+    return View(f"rank {rank:,}, on the critical path", data, drawn, rows=[head, *table])

@@ -102,7 +102,11 @@ def stages(points: Points) -> Chart | LeftOut:
     ]
     views.append(View("share of the step (%)", *bars(labels, shares, "share of the step (%)")))
     words = f"Points: {points.name_words}." if points.axes else ""
-    return Chart("stages", title, tuple(views), " ".join(filter(None, (words, note))))
+    best = points.ranked()[0]
+    parts = {name: float(points.frame[column].iloc[best] or 0.0) for column, name in zip(columns, names, strict=True)}
+    longest = max(parts, key=parts.__getitem__).replace("_", " ")
+    said = f"Longest stage of the best point, {points.full_name(best)}: {longest}."
+    return Chart("stages", title, tuple(views), " ".join(filter(None, (words, note))), said)
 
 
 def memories(points: Points) -> Chart | LeftOut:

@@ -23,6 +23,7 @@ from planner.reports.pages.palette import FAINT, OTHERS, SERIES
 from planner.reports.pages.points import CHOSEN, LARGER_IS_BETTER, TITLES, Points
 from planner.studies.results import Axis
 from planner.studies.scales import scale_of, significant, trimmed
+from topologies.sentences import counted
 
 MOST_CURVES, MOST_MARKS = 8, 5000
 WIDE = 50.0
@@ -78,7 +79,12 @@ def scaling(points: Points) -> Chart | LeftOut | None:
     if points.frame.loc[points.planned, "samples_per_step"].nunique() > 1:
         scaled = _steps(points, {points.group_name(others, key) or "plans": curves[key] for key in kept})
         views = [View(points.scale("samples_per_s").titled(TITLES["samples_per_s"]), data, drawn), scaled]
-    return Chart("scaling", title, tuple(views), " ".join(filter(None, (words, note))))
+    best = [
+        f"{points.group_name(others, key) or 'plans'} {max(y or 0 for y in trace['y']):.4g}"
+        for key, trace in zip(kept, data[::3], strict=True)
+    ]
+    said = f"Most throughput of each curve, in {unit}: {'; '.join(best)}."
+    return Chart("scaling", title, tuple(views), " ".join(filter(None, (words, note))), said)
 
 
 def _steps(points: Points, curves: Mapping[str, Sequence[int]]) -> View:
@@ -284,7 +290,12 @@ def pareto(points: Points) -> Chart | LeftOut | None:
     note = f"Better is {ways[0]} and {ways[1]}; no plan beats one of the frontier {rivals}."
     if len(points.ranked()) > MOST_MARKS:
         note += f" Of the other plans the best {MOST_MARKS:,} by {points.objective_words}."
-    return Chart("pareto", title, (View(title, data, drawn),), note)
+    ends = [
+        f"{points.names[p]} ({points.texts(first)[p]}, {points.texts(second)[p]})"
+        for p in front[:: max(len(front) - 1, 1)]
+    ]
+    words = f"{counted(len(front), 'plan')} on the frontier, from {' to '.join(ends)}."
+    return Chart("pareto", title, (View(title, data, drawn),), note, words)
 
 
 def _better(column: str) -> str:

@@ -141,6 +141,11 @@ def test_the_timeline_shows_what_ranks_do_as_long_as_they_do_it(found: Plan, pag
     (bars,) = [trace for trace in one.data if trace["name"] == "update"]
     assert sum(bars["x"]) == pytest.approx(1e3 * lasts[rank])
     assert {trace["name"] for trace in every.data[1:]} == set(does.ravel())
+    rows = every.rows[1:]
+    assert [sum(map(float, row[1:])) for row in rows] == pytest.approx([1e3 * step_s] * 4, rel=0.01)
+    assert sum(float(row[3]) for row in one.rows[1:] if row[0].startswith("embedding update")) == pytest.approx(
+        1e3 * lasts[rank], rel=1e-3
+    )
 
 
 def test_the_cluster_shows_how_busy_each_part_is(found: Plan, page: Page) -> None:
@@ -157,6 +162,10 @@ def test_the_cluster_shows_how_busy_each_part_is(found: Plan, page: Page) -> Non
     assert sorted(set(cards)) == pytest.approx(sorted(set((100 * nic).round(2))), abs=0.01)
     assert data["z"][names["accelerator"]][2] is None, "room between nodes"
     assert [each["text"] for each in drawn.layout["annotations"]] == ["0", "1"]
+    head, *rows = drawn.rows
+    place = head.index("accelerator (%)")
+    assert [float(row[place]) for row in rows] == pytest.approx(100 * busy[DEVICE], abs=0.06)
+    assert "busiest scale-out card" in chart(page, "cluster").note
 
 
 def test_tiles_add_up_to_the_bytes_of_the_tables(found: Plan, page: Page) -> None:

@@ -64,6 +64,19 @@ class Cells(HTMLParser):
             self.rows[-1][-1] += data
 
 
+def test_charts_of_a_study_are_said_in_words() -> None:
+    """For those who do not see them: the best point of a map, the ends of the frontier, the fastest of each curve."""
+    results = studies.grid()
+    page = study_page(results)
+    best = results.frame.loc[results.frame["usd_per_billion_samples"].idxmin()]
+    assert f"lowest USD per billion samples at nodes {best[NODES.column]}" in chart(page, "heat-map").words
+    assert chart(page, "pareto").words.startswith(f"{results.frame['on_pareto'].sum()} plans on the frontier, from ")
+    fastest = results.frame["samples_per_s"].max() / 1e6
+    assert f"scale-out bandwidth 100 GB/s {fastest:.4g}." in chart(page, "scaling").words
+    assert chart(page, "stages").words.endswith(": dense.")
+    assert to_html(page).count("The values are in the table below.") == len(names(page))
+
+
 def test_a_study_of_two_axes_has_every_chart() -> None:
     page = study_page(studies.grid())
     assert names(page) == ["heat-map", "scaling", "along", "pareto", "stages", "memory", "gains"]
