@@ -62,14 +62,20 @@
     const keys = [...new Set(data.flatMap((trace) => trace[from]))];
     const column = (trace) => new Map(trace[from].map((key, n) => [key, trace[to][n]]));
     const columns = data.map(column);
-    const title = (trace) => plain(trace.name) || plain((isAcross ? x : y).title?.text);
+    const title = (trace) => (data.length > 1 && plain(trace.name)) || plain((isAcross ? x : y).title?.text);
     return [
       [plain((isAcross ? y : x).title?.text), ...data.map(title)],
       ...keys.map((key) => [named(isAcross ? y : x, key), ...columns.map((values) => number(values.get(key) ?? ""))]),
     ];
   };
-  const fill = (table, rows) => {
+  const unitOf = ({ data: [first], layout, rows }) => { // what values are, where no heading says it
+    if (rows.length || first.type === "treemap") return "";
+    if (first.type === "heatmap") return plain(first.colorbar?.title?.text);
+    return plain((first.orientation === "h" ? layout.xaxis : layout.yaxis).title?.text);
+  };
+  const fill = (table, rows, unit) => {
     table.replaceChildren();
+    if (unit) table.createCaption().textContent = unit;
     for (const [n, row] of rows.slice(0, MOST_VALUES + 1).entries()) {
       const line = table.insertRow();
       for (const text of row) line.appendChild(document.createElement(n ? "td" : "th")).textContent = text;
@@ -92,7 +98,7 @@
       const show = () => {
         const view = structuredClone(views[place.id][Number(choice?.value ?? 0)]);
         draw(place, isDark() ? recoloured(view, dark) : view);
-        if (values.open) fill(values.querySelector("table"), rowsOf(view));
+        if (values.open) fill(values.querySelector("table"), rowsOf(view), unitOf(view));
       };
       show();
       choice?.addEventListener("change", show);
