@@ -43,6 +43,8 @@ class Chart:
     note: str = ""
     words: str = ""
     """What it shows, in a sentence or two, for those who do not see it."""
+    first: int = 0
+    """The number of the view that a page shows first."""
 
 
 @dataclass(frozen=True)

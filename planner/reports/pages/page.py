@@ -169,7 +169,8 @@ def _choice(chart: Chart) -> str:
         return ""
     groups: dict[str, list[str]] = {}
     for number, view in enumerate(chart.views):
-        groups.setdefault(view.group, []).append(f'<option value="{number}">{_text(view.label)}</option>')
+        chosen = " selected" if number == chart.first else ""
+        groups.setdefault(view.group, []).append(f'<option value="{number}"{chosen}>{_text(view.label)}</option>')
     inside = "".join(
         f'<optgroup label="{_text(group)}">{"".join(options)}</optgroup>' if group else "".join(options)
         for group, options in groups.items()

@@ -79,11 +79,11 @@ def scaling(points: Points) -> Chart | LeftOut | None:
     if points.frame.loc[points.planned, "samples_per_step"].nunique() > 1:
         scaled = _steps(points, {points.group_name(others, key) or "plans": curves[key] for key in kept})
         views = [View(points.scale("samples_per_s").titled(TITLES["samples_per_s"]), data, drawn), scaled]
-    best = [
+    most = [
         f"{points.group_name(others, key) or 'plans'} {max(y or 0 for y in trace['y']):.4g}"
         for key, trace in zip(kept, data[::3], strict=True)
     ]
-    said = f"Most throughput of each curve, in {unit}: {'; '.join(best)}."
+    said = f"Most throughput of each curve, in {unit}: {'; '.join(most)}."
     return Chart("scaling", title, tuple(views), " ".join(filter(None, (words, note))), said)
 
 

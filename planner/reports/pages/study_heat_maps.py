@@ -62,7 +62,9 @@ def heat_maps(points: Points) -> Chart | LeftOut | None:
     if (points.planned & ~points.meets).any():
         notes.append(f"{BROKEN} breaks a constraint.")
     title = f"{across.label} and {down.label}".capitalize()
-    return Chart("heat-map", title, tuple(views), " ".join(notes), _words(points, across, down))
+    best = points.ranked()[:1]
+    of_best = [number for number, inside in enumerate(slices.values()) if set(best) & set(inside)]
+    return Chart("heat-map", title, tuple(views), " ".join(notes), _words(points, across, down), sum(of_best))
 
 
 def _words(points: Points, across: Axis, down: Axis) -> str:

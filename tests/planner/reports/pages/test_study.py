@@ -120,6 +120,9 @@ def test_other_axes_are_views_and_many_of_them_the_best() -> None:
     three = study([(NODES, [2, 4]), (NIC, [25e9, 50e9]), (DTYPE, ["fp32", "fp16"])])
     heat = chart(study_page(three), "heat-map")
     assert [one.label for one in heat.views if one.group.startswith("throughput")] == ["fp32", "fp16"]
+    best = three.frame.loc[three.frame["usd_per_billion_samples"].idxmin()]
+    assert best[DTYPE.column] == heat.views[heat.first].label == "fp16", "the slice with the best point comes first"
+    assert '<option value="1" selected>fp16</option>' in to_html(study_page(three))
     many = study([(NIC, [25e9 + 1e8 * k for k in range(11)]), (NODES, [2, 4]), (BATCH, [8192, 65536])])
     heat = chart(study_page(many), "heat-map")
     assert "Each cell is the best of all scale-out bandwidth." in heat.note
