@@ -14,7 +14,7 @@ from planner.reports.pages.palette import FAINT, GRID, INK, PAPER, SEQUENTIAL
 Json = dict[str, Any]
 
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
-LABEL_LENGTH, MOST_TICKS = 28, 12
+LABEL_LENGTH, MOST_TICKS = 32, 12
 BAR_PX, SURROUNDINGS_PX, LEGEND_PX = 24, 96, 760
 
 

@@ -64,7 +64,7 @@ def heat_maps(points: Points) -> Chart | LeftOut | None:
     title = f"{across.label} and {down.label}".capitalize()
     best = points.ranked()[:1]
     of_best = [number for number, inside in enumerate(slices.values()) if set(best) & set(inside)]
-    return Chart("heat-map", title, tuple(views), " ".join(notes), _words(points, across, down), sum(of_best))
+    return Chart("heat-map", title, tuple(views), " ".join(notes), _words(points, across, down), next(iter(of_best), 0))
 
 
 def _words(points: Points, across: Axis, down: Axis) -> str:
