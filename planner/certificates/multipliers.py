@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from planner.certificates.branch_trees import BranchTree
 from planner.certificates.dual_feasible import PricedFunction
 from planner.certificates.pattern_trees import PatternTree
+from planner.problem.case_divisions import Division
 from planner.problem.numbers import Floats
 
 
@@ -53,22 +54,22 @@ class Bound:
     """Every plan faster than this was tried: there is none."""
     patterns: PatternTree | None = None
     """Rank patterns that prove more than the multipliers do."""
-    stage_cases: "StageCases | None" = None
+    cases: "Cases | None" = None
     """Two cases that prove more than the multipliers do."""
 
 
 @dataclass(frozen=True)
-class StageCases:
-    """The bounds of plans whose stage is shorter than a time, and of all others: the lesser of the two holds for all.
+class Cases:
+    """The bounds of the two cases into which something divides the plans: the lesser of the two holds for all.
 
     Infinite where no plan is of a case.
     """
 
-    stage: int
-    seconds: float
-    """That divides them, the stage's constant aside."""
-    below: Bound
-    above: Bound
+    division: Division
+    first: Bound
+    """Of the plans whose stage is shorter, or whose table reaches so far."""
+    second: Bound
+    """Of all others."""
 
 
 @dataclass(frozen=True)

@@ -198,6 +198,8 @@ class Proof(Record):
     """Where ranks hold few blocks, what else proves that no plan is faster."""
     stage_cases: Annotated["ProofCases | None", Field(exclude_if=lambda value: value is None)] = None
     """Where a stage's time decides, two cases that prove more: the lesser of their bounds holds."""
+    reach_cases: Annotated["ProofReachCases | None", Field(exclude_if=lambda value: value is None)] = None
+    """Where it decides how far one table reaches, two such cases."""
     protocols: dict[str, int] = Field(default_factory=dict, exclude_if=lambda value: not value)
     """Of each stage whose collective has several, the protocol at which costs are proven: 0 has the least latency, the
     next one more and a higher rate, and so on."""
@@ -221,6 +223,19 @@ class ProofCases(Record):
     """The proof of the first case."""
     above: Proof
     """The proof of the second case."""
+
+
+class ProofReachCases(Record):
+    """What is proven of the plans that hold a table by an option of one reach, and of all others."""
+
+    table: str
+    """Its name."""
+    reach: Literal["rank", "group", "world"]
+    """How far the option's first block reaches: one rank, the ranks of one node, or all ranks."""
+    inside: Proof
+    """The proof of the plans that hold the table so."""
+    outside: Proof
+    """The proof of all others."""
 
 
 Proof.model_rebuild()

@@ -33,6 +33,8 @@ FEW_SHARDS = 3
 """Tables for each rank up to which the plans are divided by the times of stages: blocks of more level out."""
 CASE_ATTEMPTS = 6
 """Divisions and searches for functions of cases at most."""
+REACH_ATTEMPTS = 4
+"""Divisions by how far a table reaches at most: two problems are solved for each."""
 NODES_OF_A_PASS = 100
 """Branch nodes that branching may look at, for each pass of the local search: they take about as long."""
 FEWEST_NODES = 20
@@ -132,6 +134,7 @@ class BoundRaiser:
         before_s = incumbent.bound.seconds
         self._cases = StageCaseSearch(self._fluid, self._relaxed, incumbent.bound)
         stage_seconds = load_state(problem, incumbent.best[0]).stage_seconds() - problem.stage_constants
+        self._cases.run_reaches(incumbent.best_s, REACH_ATTEMPTS, incumbent.clock.is_over)
         self._cases.run(incumbent.best_s, stage_seconds, CASE_ATTEMPTS, incumbent.clock.is_over)
         incumbent.raise_to(self._cases.whole.proven())
         return self._cases.weakest() if incumbent.bound.seconds > before_s * (1 + WORTHWHILE) else None
@@ -179,6 +182,6 @@ class BoundRaiser:
                 tree=branching.tree,
                 exhaustive_search_s=None,
                 patterns=None,
-                stage_cases=None,
+                cases=None,
             )
         )

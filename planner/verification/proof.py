@@ -11,6 +11,7 @@ make the step z long: a plan with one of them takes z anyway.
 """
 
 from collections.abc import Iterator, Sequence
+from typing import TypedDict
 
 import numpy as np
 
@@ -26,22 +27,23 @@ from planner.certificates.lagrangian import (
     least_stage_s,
     least_step_of_block_s,
 )
-from planner.certificates.multipliers import Bound, Multipliers, PackingProof, ProtocolBound, StageCases
+from planner.certificates.multipliers import Bound, Cases, Multipliers, PackingProof, ProtocolBound
 from planner.certificates.tilings import option_tilings
 from planner.document.certificates import (
     FunctionMultiplier,
     Proof,
     ProofCases,
     ProofPacking,
+    ProofReachCases,
     ResourceWeight,
     TableWeight,
 )
 from planner.formulation.variants import memory_names
 from planner.problem.arrays import Problem
+from planner.problem.case_divisions import ReachDivision, StageDivision
 from planner.problem.integrality import integrality_floors
 from planner.problem.numbers import Bools, Floats
 from planner.problem.rounding import ROUNDING
-from planner.problem.stage_limits import divided
 from planner.verification.proof_nodes import read_tree, written_tree
 from planner.verification.proof_patterns import patterns_bound_s, written_patterns
 from planner.verification.proof_places import memory_multipliers, places_of
@@ -69,7 +71,7 @@ def write_proof(model: CostModel, problem: Problem, bound: Bound, elsewhere: Seq
         branching=branching,
         exhaustive_search_s=bound.exhaustive_search_s,
         patterns=None if bound.patterns is None else written_patterns(model, problem, bound.patterns),
-        stage_cases=None if bound.stage_cases is None else _written_cases(model, problem, bound.stage_cases),
+        **({} if bound.cases is None else _written_cases(model, problem, bound.cases)),
         protocols=_written_protocols(model),
         at_other_protocols=tuple(write_proof(model.at_protocols(at.protocols), problem, at.bound) for at in others),
     )
@@ -89,13 +91,24 @@ def _written_protocols(model: CostModel) -> dict[str, int]:
     return dict(zip(model.protocol_stages, model.protocols, strict=True))
 
 
-def _written_cases(model: CostModel, problem: Problem, cases: StageCases) -> ProofCases:
+class _WrittenCases(TypedDict, total=False):
+    stage_cases: ProofCases
+    reach_cases: ProofReachCases
+
+
+def _written_cases(model: CostModel, problem: Problem, cases: Cases) -> _WrittenCases:
     """What is proven of two cases, in the document's words."""
-    below, above = (
+    first, second = (
         write_proof(model, part, bound).model_copy(update={"protocols": {}})
-        for part, bound in zip(divided(problem, cases.stage, cases.seconds), (cases.below, cases.above), strict=True)
+        for part, bound in zip(cases.division.parts(problem), (cases.first, cases.second), strict=True)
     )
-    return ProofCases(stage=model.stages[cases.stage], seconds=cases.seconds, below=below, above=above)
+    if isinstance(cases.division, StageDivision):
+        stage, seconds = model.stages[cases.division.stage], cases.division.seconds
+        return {"stage_cases": ProofCases(stage=stage, seconds=seconds, below=first, above=second)}
+    table = model.workload.tables[cases.division.table].name
+    return {
+        "reach_cases": ProofReachCases(table=table, reach=cases.division.reach, inside=first, outside=second),
+    }
 
 
 def _written_packing(model: CostModel, problem: Problem, packing: PackingProof) -> ProofPacking:
@@ -217,27 +230,30 @@ def recomputed_bound_s(proof: Proof, model: CostModel, problem: Problem) -> floa
         simple = max(simple, patterns_bound_s(proof.patterns))
     if proof.exhaustive_search_s is not None:
         simple = max(simple, proven_s(proof.exhaustive_search_s))
-    if proof.stage_cases is not None:
-        simple = max(simple, min(recomputed_bound_s(each, model, part) for each, part in _cases(proof, model, problem)))
+    for two in _cases(proof, model, problem):
+        simple = max(simple, min(recomputed_bound_s(each, model, part) for each, part in two))
     return simple
 
 
-def _cases(proof: Proof, model: CostModel, problem: Problem) -> Iterator[tuple[Proof, Problem]]:
-    """The proofs of the cases of one that has some without faults, each with the problem of its plans."""
+def _cases(proof: Proof, model: CostModel, problem: Problem) -> Iterator[list[tuple[Proof, Problem]]]:
+    """The proofs of two cases, of each division that a proof has without faults, each with the problem of its plans."""
     if proof.stage_cases is not None:
-        of_stage = divided(problem, model.stages.index(proof.stage_cases.stage), proof.stage_cases.seconds)
-        yield from zip((proof.stage_cases.below, proof.stage_cases.above), of_stage, strict=True)
+        by_stage = StageDivision(model.stages.index(proof.stage_cases.stage), proof.stage_cases.seconds)
+        two = proof.stage_cases.below, proof.stage_cases.above
+        yield list(zip(two, by_stage.parts(problem), strict=True))
+    if proof.reach_cases is not None:
+        number = [table.name for table in model.workload.tables].index(proof.reach_cases.table)
+        by_reach = ReachDivision(number, proof.reach_cases.reach)
+        two = proof.reach_cases.inside, proof.reach_cases.outside
+        yield list(zip(two, by_reach.parts(problem), strict=True))
 
 
 def faults_of_cases(proof: Proof, model: CostModel, problem: Problem, depth: int = 0) -> Iterator[str]:
     """What keeps the cases, if there are any, from being a proof."""
-    if proof.stage_cases is None:
-        return
-    if proof.stage_cases.stage not in model.stages or not 0 < proof.stage_cases.seconds < np.inf or depth >= MOST_CASES:
-        at = f"{proof.stage_cases.stage} at {proof.stage_cases.seconds!r} s"
-        yield f"cases of {at}: of no such stage or time, or too many"
-        return
-    for each, part in _cases(proof, model, problem):
+    unknown = [*_unknown_cases(proof, model, depth)]
+    yield from unknown
+    two = [] if unknown else _cases(proof, model, problem)
+    for each, part in (case for cases in two for case in cases):
         if (
             each.branching
             or each.patterns
@@ -245,9 +261,19 @@ def faults_of_cases(proof: Proof, model: CostModel, problem: Problem, depth: int
             or each.at_other_protocols
             or each.exhaustive_search_s is not None
         ):
-            yield f"a case of {proof.stage_cases.stage}: is proven by what proves nothing of a case"
+            yield "a case: is proven by what proves nothing of a case"
         faults = [*faults_of(each, model, part), *faults_of_packing(each, model, part)]
         yield from faults or faults_of_cases(each, model, part, depth + 1)
+
+
+def _unknown_cases(proof: Proof, model: CostModel, depth: int) -> Iterator[str]:
+    """Divisions by what does not exist, and any within too many others."""
+    stage, table = proof.stage_cases, proof.reach_cases
+    if stage is not None and (stage.stage not in model.stages or not 0 < stage.seconds < np.inf or depth >= MOST_CASES):
+        yield f"cases of {stage.stage} at {stage.seconds!r} s: of no such stage or time, or too many"
+    tables = {each.name for each in model.workload.tables}
+    if table is not None and (table.table not in tables or depth >= MOST_CASES):
+        yield f"cases of table {table.table}: there is no such table, or too many"
 
 
 def _packed_s(packing: ProofPacking, least: Multipliers, model: CostModel, problem: Problem) -> float:

@@ -1,8 +1,9 @@
-"""A tighter bound by cases: the plans divided by how long a stage lasts, again and again where the bound is least.
+"""A tighter bound by cases: the plans divided by a stage's time or a table's reach, again where the bound is least.
 
 It is branch and bound (Land & Doig, Econometrica 28, 1960) on stage times. The fluid optimum mixes options so that a
 stage ends between the times that whole blocks can make of it. Below such a time large blocks are barred, and dual
-feasible functions have less room; above it the stage lasts as long, and other options pay.
+feasible functions have less room; above it the stage lasts as long, and other options pay. It also mixes options that
+reach differently far, of a table that no plan may hold in both ways.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,11 +11,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from planner.certificates.multipliers import Bound, StageCases
+from planner.certificates.multipliers import Bound, Cases
 from planner.problem.arrays import Problem
+from planner.problem.case_divisions import Division, ReachDivision, StageDivision, has_reach
 from planner.problem.integrality import integrality_floors
 from planner.problem.numbers import Floats
-from planner.problem.stage_limits import divided
+from planner.problem.sites import Reach
 from planner.solvers.bound.cutting_planes import FluidSolution, solve_relaxation
 from planner.solvers.bound.dual_feasible_cuts import strengthen
 from planner.solvers.bound.fluid import Fluid
@@ -32,6 +34,9 @@ BEYOND = 2.0
 """How far above the fluid optimum's time one that divides is tried, as a multiple of where the plan is."""
 PEAKS = 12
 """Peaks of blocks of each stage that are tried as the time that divides."""
+UNDECIDED = 0.02
+"""Share of a table above which a reach of its options counts, and the rest of it, for the table to be undecided."""
+REACHES: tuple[Reach, ...] = ("rank", "group", "world")
 
 
 @dataclass
@@ -44,27 +49,27 @@ class Case:
     bound: Bound
     is_strengthened: bool
     """Whether dual feasible functions were looked for."""
-    parts: tuple[int, float, "Case", "Case"] | None = None
-    """The stage and the seconds that divide it, and what is shorter, and what is not."""
+    parts: tuple[Division, "Case", "Case"] | None = None
+    """What divides it, and its two parts."""
 
     def leaves(self) -> "Iterator[Case]":
         """Yield the cases that are not divided."""
         if self.parts is None:
             yield self
         else:
+            yield from self.parts[1].leaves()
             yield from self.parts[2].leaves()
-            yield from self.parts[3].leaves()
 
     def proven(self) -> Bound:
         """Return the bound of the case, with those of its parts where they prove more."""
         if self.parts is None:
             return self.bound
-        stage, seconds, *parts = self.parts
-        below, above = (part.proven() for part in parts)
-        least_s = min(below.seconds, above.seconds)
+        division, *parts = self.parts
+        first, second = (part.proven() for part in parts)
+        least_s = min(first.seconds, second.seconds)
         if least_s <= self.bound.seconds:
             return self.bound
-        return replace(self.bound, seconds=least_s, stage_cases=StageCases(stage, seconds, below, above))
+        return replace(self.bound, seconds=least_s, cases=Cases(division, first, second))
 
 
 class StageCaseSearch:
@@ -96,6 +101,16 @@ class StageCaseSearch:
                 break
             best_s = max(best_s, now_s)
 
+    def run_reaches(self, step_s: float, attempts: int, is_over: Callable[[], bool] = lambda: False) -> None:
+        """Divide the weakest case by the reach of a table so often at most, as long as it mixes options that reach
+        differently far."""
+        for _ in range(attempts):
+            case = self.weakest()
+            at = _reach_division(case)
+            if at is None or case.bound.seconds >= step_s or is_over():
+                break
+            self._divide(case, at)
+
     def _raised(self, case: Case, step_s: float, stage_seconds: Floats, is_over: Callable[[], bool]) -> bool:
         """Make one attempt on a case; False where there is none left."""
         if not case.is_strengthened:
@@ -106,9 +121,12 @@ class StageCaseSearch:
             return True
         at = _division(case, stage_seconds)
         if at is not None:
-            below, above = (self._case(part, case) for part in divided(case.fluid.problem, *at))
-            case.parts = *at, below, above
+            self._divide(case, at)
         return at is not None
+
+    def _divide(self, case: Case, at: Division) -> None:
+        first, second = (self._case(part, case) for part in at.parts(case.fluid.problem))
+        case.parts = at, first, second
 
     def _case(self, problem: Problem, whole: Case) -> Case:
         """Return a case of a whole, with what its own fluid optimum proves."""
@@ -121,7 +139,21 @@ class StageCaseSearch:
         return Case(fluid, relaxed, max(bound, whole.bound, key=lambda each: each.seconds), is_strengthened=False)
 
 
-def _division(case: Case, stage_seconds: Floats) -> tuple[int, float] | None:
+def _reach_division(case: Case) -> ReachDivision | None:
+    """Return the table and the reach that the optimum of a case is least decided about; None where all are decided."""
+    if case.relaxed is None:
+        return None
+    problem, least, found = case.fluid.problem, UNDECIDED, None
+    for reach in REACHES:
+        reaches = has_reach(problem, reach)[problem.block_option]
+        share = case.relaxed.shares @ reaches[case.relaxed.choices]
+        undecided = np.minimum(share, 1 - share)
+        if undecided.max() > least:
+            least, found = float(undecided.max()), ReachDivision(int(undecided.argmax()), reach)
+    return found
+
+
+def _division(case: Case, stage_seconds: Floats) -> StageDivision | None:
     """Return the stage and the time that divide a case best; None where nothing is to be won.
 
     As long as all that is shorter is proven to take longer, the bound rises by what the time is above the fluid
@@ -137,7 +169,7 @@ def _division(case: Case, stage_seconds: Floats) -> tuple[int, float] | None:
         for seconds, rise_s in _times(case, stage, float(fluid_s[stage]), float(stage_seconds[stage])):
             tried.append((min(rise_s, float(most[stage])), -stage, seconds))
     best = max(tried, default=(0.0, 0, 0.0))
-    return None if best[0] <= WORTHWHILE * case.bound.seconds else (-best[1], best[2])
+    return None if best[0] <= WORTHWHILE * case.bound.seconds else StageDivision(-best[1], best[2])
 
 
 def _times(case: Case, stage: int, fluid_s: float, plan_s: float) -> Iterator[tuple[float, float]]:

@@ -1,17 +1,22 @@
-"""Bounds by cases of how long a stage lasts: above the fluid one, never above the optimum, and proven as written."""
+"""Bounds by cases of how long a stage lasts, or how far a table reaches: above the fluid one, never above the optimum,
+and proven as written."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
-from planner.certificates.multipliers import Bound, StageCases
+from planner.certificates.multipliers import Bound, Cases
 from planner.document.certificates import Proof
-from planner.problem.stage_limits import divided
+from planner.problem.arrays import Problem
+from planner.problem.case_divisions import Division, ReachDivision, StageDivision, has_reach
+from planner.problem.integrality import integrality_floors
 from planner.solvers.bound.cutting_planes import solve_relaxation
 from planner.solvers.bound.fluid import Fluid
-from planner.solvers.bound.stage_cases import StageCaseSearch
-from planner.verification.proof import faults_of_cases, write_proof
+from planner.solvers.bound.stage_cases import REACHES, StageCaseSearch
+from planner.verification.proof import faults_of_cases, recomputed_bound_s, write_proof
 from tests.oracles.packings import ROUNDING, Known, known_optima, proven_s
 
 ATTEMPTS = 8
@@ -24,13 +29,18 @@ def _divided(each: Known) -> tuple[StageCaseSearch, Bound]:
     relaxed = solve_relaxation(fluid)
     search = StageCaseSearch(fluid, relaxed, Bound(relaxed.bound_s, relaxed.multipliers, None))
     of_plan = each.stage_seconds()
+    search.run_reaches(each.best.step_s * 1.2, ATTEMPTS)
     search.run(each.best.step_s * 1.2, of_plan * 1.2, ATTEMPTS)
     return search, search.whole.proven()
 
 
+def _by_stage(bound: Bound) -> bool:
+    return bound.cases is not None and isinstance(bound.cases.division, StageDivision)
+
+
 def test_cases_never_prove_more_than_the_optimum() -> None:
     """The bound is that of the weakest case, its proof gives as much, and it is often above the fluid one."""
-    better = 0
+    better = by_reach = 0
     for each in known_optima():
         search, bound = _divided(each)
         assert bound.seconds <= each.best.step_s * (1 + ROUNDING), each.instance.description
@@ -45,40 +55,61 @@ def test_cases_never_prove_more_than_the_optimum() -> None:
             )
             == []
         )
-        better += bound.stage_cases is not None and bound.seconds > search.whole.bound.seconds * 1.001
+        better += bound.cases is not None and bound.seconds > search.whole.bound.seconds * 1.001
+        by_reach += bound.cases is not None and isinstance(bound.cases.division, ReachDivision)
     assert better > 5
+    assert by_reach > 5
 
 
 def test_any_multipliers_prove_something_true_of_a_case() -> None:
     """Divided anywhere, with multipliers of other cases, thresholds too: never more than the optimum."""
-    random, matters = np.random.default_rng(3), 0
+    random, matters = np.random.default_rng(3), {StageDivision: 0, ReachDivision: 0}
     for each in known_optima():
         problem, step_s = each.instance.problem, each.best.step_s
         fluid = Fluid(problem)
         best, nothing = solve_relaxation(fluid), fluid.no_multipliers()
         of_plan = each.stage_seconds()
-        for _ in range(3):
-            stage = int(random.integers(len(of_plan)))
-            seconds = float(of_plan[stage] * random.choice([0.5, 0.9, 1.0, 1.1]))
-            if seconds <= 0:
-                continue
+        for division in _divisions(problem, of_plan, random):
             parts = []
-            for part in divided(problem, stage, seconds):
-                inner = Fluid(part, part.stage_limits.floors if part.stage_limits else None)
+            for part in division.parts(problem):
+                inner = Fluid(part, integrality_floors(part))
                 is_empty = bool(np.isinf(inner.price(nothing)[0]).any())
                 own = nothing if is_empty else solve_relaxation(inner).multipliers
                 threshold = float(step_s * random.uniform(0.9, 1.3))
                 parts.append(Bound(0.0, own if random.random() < 0.7 else best.multipliers, threshold))
             plain = Bound(best.bound_s, best.multipliers, None)
-            found = proven_s(each.instance, replace(plain, stage_cases=StageCases(stage, seconds, *parts)))
+            found = proven_s(each.instance, replace(plain, cases=Cases(division, *parts)))
             assert found <= step_s * (1 + ROUNDING), each.instance.description
-            matters += found > proven_s(each.instance, plain) * (1 + 1e-6)
-    assert matters > 5
+            matters[type(division)] += found > proven_s(each.instance, plain) * (1 + 1e-6)
+    assert min(matters.values()) > 5, matters
+
+
+def _divisions(problem: Problem, of_plan: np.ndarray, random: np.random.Generator) -> Iterator[Division]:
+    """Yield a few at random, by stages near their times in the optimum and by reaches of tables."""
+    for _ in range(3):
+        stage = int(random.integers(len(of_plan)))
+        seconds = float(of_plan[stage] * random.choice([0.5, 0.9, 1.0, 1.1]))
+        if seconds > 0:
+            yield StageDivision(stage, seconds)
+        yield ReachDivision(int(random.integers(problem.tables)), REACHES[random.integers(3)])
+
+
+def test_every_option_has_one_reach() -> None:
+    """The parts of a division by reach have every block that was allowed in just one of the two."""
+    for each in known_optima():
+        problem = each.instance.problem
+        assert (np.stack([has_reach(problem, reach) for reach in REACHES]).sum(axis=0) == 1).all()
+        for reach in REACHES:
+            inside, outside = ReachDivision(0, reach).parts(problem)
+            own = problem.table_of_block == 0
+            assert (inside.allowed[:, ~own] == problem.allowed[:, ~own]).all()
+            assert (outside.allowed[:, ~own] == problem.allowed[:, ~own]).all()
+            assert ((inside.allowed ^ outside.allowed) == problem.allowed)[:, own].all()
 
 
 def test_cases_that_are_no_proof_are_refused() -> None:
     """Unknown stages, times that are none, what proves nothing of a case, and faults within one."""
-    each, bound = next((each, found) for each in known_optima() if (found := _divided(each)[1]).stage_cases is not None)
+    each, bound = next((each, found) for each in known_optima() if _by_stage(found := _divided(each)[1]))
     model, problem = each.instance.model, each.instance.problem
     proof = write_proof(model, problem, bound)
     assert proof.stage_cases is not None
@@ -103,3 +134,32 @@ def test_cases_that_are_no_proof_are_refused() -> None:
             "stage_cases": {**cases, "below": nested, "above": proof.model_dump() | {"stage_cases": None}},
         }
     assert "too many" in "".join(faults_of_cases(Proof.model_validate(nested), model, problem))
+
+
+def test_cases_of_a_table_that_are_no_proof_are_refused() -> None:
+    """Unknown tables, what proves nothing of a case, faults within one; swapped cases prove less than is said."""
+    each, bound = next(
+        (each, found)
+        for each in known_optima()
+        if (found := _divided(each)[1]).cases is not None and isinstance(found.cases.division, ReachDivision)
+    )
+    model, problem = each.instance.model, each.instance.problem
+    proof = write_proof(model, problem, bound)
+    assert proof.reach_cases is not None
+    cases = proof.reach_cases.model_dump()
+
+    def changed(**changes: object) -> Proof:
+        return Proof.model_validate({**proof.model_dump(), "reach_cases": {**cases, **changes}})
+
+    def faults(**changes: object) -> str:
+        return "".join(faults_of_cases(changed(**changes), model, problem))
+
+    assert faults() == ""
+    assert "no such table" in faults(table="magic")
+    assert "proves nothing" in faults(inside={**cases["inside"], "exhaustive_search_s": 1.0})
+    heavier = [{**weight, "share": 2.0} for weight in cases["outside"]["weights"]]
+    assert "above 1" in faults(outside={**cases["outside"], "weights": heavier})
+    least = changed(inside={**cases["inside"], "weights": (), "table_weights": (), "reach_cases": None})
+    assert recomputed_bound_s(least, model, problem) < bound.seconds * 0.999
+    with pytest.raises(ValidationError):
+        changed(reach="galaxy")
