@@ -7,7 +7,7 @@ stages. Costs are computed for blocks on a kind of rank, many at once; a placeme
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Self
+from typing import Literal, Self
 
 import numpy as np
 
@@ -53,6 +53,8 @@ REPLICA_SYNC = "replica_sync"
 """The stage that averages copies."""
 BLOCKS_AT_ONCE = 2_000
 """Whose loads are summed together: of each three rows of some thirty numbers, 1.4 MB."""
+BY_COLUMNS = 100_000
+"""Blocks above which loads lie column by column: half of the columns are empty, and these pages are never touched."""
 
 
 class StepCosts(CostsAtLines):
@@ -330,8 +332,10 @@ class StepCosts(CostsAtLines):
 
     def _summed(self, terms: dict[str, Loads], blocks: int, kind: int) -> tuple[Floats, Floats, Floats]:
         """[n, C] each of the three parts of the loads of n blocks on a kind of rank, some blocks after others: their
-        rows stay in the processor's cache while column after column is added to."""
-        fixed, by_rows, everywhere = (np.zeros((blocks, len(self.columns))) for _ in range(3))
+        rows stay in the processor's cache while column after column is added to. Those of many blocks lie column by
+        column, so that columns without loads take no memory."""
+        order: Literal["C", "F"] = "F" if blocks > BY_COLUMNS else "C"
+        fixed, by_rows, everywhere = (np.zeros((blocks, len(self.columns)), order=order) for _ in range(3))
         added = [
             (part, column, np.broadcast_to(value, blocks), factor)
             for term, loads in terms.items()

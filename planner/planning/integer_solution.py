@@ -15,7 +15,7 @@ from planner.planning.protocols import KnownBounds, at_own_protocols, moved, ove
 from planner.problem.load_state import load_state
 from planner.problem.placement import Placement
 from planner.solvers.incumbent import OPTIMAL_GAP, Outcome, Status
-from planner.solvers.integer.solving import solved
+from planner.solvers.integer.solving import SolverLimits, solved
 from planner.solvers.integer.variables import Choices
 from planner.solvers.limits import Clock, SearchLimits
 from topologies.errors import InputError, shown
@@ -27,6 +27,9 @@ MOST_VARIABLES: dict[Solver, int] = {"auto": 1_000, "search": 0, "ilp": 20_000}
 """Options, and pairs of a block and a site."""
 NODES: dict[Solver, int] = {"auto": 1_000, "search": 0, "ilp": 10_000}
 """Branch nodes at all protocols together, for each pass of effort."""
+IN_VAIN: dict[Solver, int | None] = {"auto": 100, "search": None, "ilp": None}
+"""Branch nodes without a better plan after which the solver ends at protocols that are not those of the search's plan;
+then all others are left out, too, whose certified bounds promise less."""
 NEGLIGIBLE = 1e-9
 """Relative amount by which a plan must be better."""
 
@@ -66,7 +69,7 @@ def with_programme(
     elif not _pays(formulation, outcome, limits):
         return formulation, outcome
     nodes = NODES[solver] * (1 if limits.effort is None else max(1, limits.effort))
-    search = _ProtocolProgrammes(formulation, outcome, limits, nodes)
+    search = _ProtocolProgrammes(formulation, outcome, limits, nodes, IN_VAIN[solver])
     return search.result()
 
 
@@ -81,8 +84,11 @@ def _pays(formulation: Formulation, outcome: Outcome, limits: SearchLimits) -> b
 class _ProtocolProgrammes:
     """The integer programmes of one formulation, protocol by protocol."""
 
-    def __init__(self, formulation: Formulation, outcome: Outcome, limits: SearchLimits, nodes: int) -> None:
+    def __init__(
+        self, formulation: Formulation, outcome: Outcome, limits: SearchLimits, nodes: int, in_vain: int | None
+    ) -> None:
         assert outcome.bound is not None
+        self._in_vain = in_vain
         self._formulation, self._outcome = formulation, outcome
         self._limits, self._clock, self._nodes = limits, Clock(limits), nodes
         self._known = KnownBounds(formulation)
@@ -112,11 +118,15 @@ class _ProtocolProgrammes:
         if certified_s * (1 + OPTIMAL_GAP) >= self._best_s or self._nodes <= 0 or self._clock.is_over():
             return certified_s
         formulation = self._formulation.at_protocols(protocols)
-        known = self._best if protocols == self._formulation.model.protocols else None
+        is_own = protocols == self._formulation.model.protocols
+        known = self._best if is_own else None
         longest_s, gap = self._best_s, max(self._limits.gap, NEGLIGIBLE)
         scale_s = certified_s if math.isinf(longest_s) else longest_s
-        found = solved(formulation.problem, scale_s, longest_s, known, gap, self._nodes, self._clock)
-        self._nodes -= max(found.nodes, 1)
+        limits = SolverLimits(gap, self._nodes, None if is_own else self._in_vain)
+        found = solved(formulation.problem, scale_s, longest_s, known, limits, self._clock)
+        is_undecided = found.placement is None and found.bound_s < longest_s
+        gives_up = is_undecided and limits.in_vain is not None and found.nodes >= limits.in_vain
+        self._nodes = 0 if gives_up else self._nodes - max(found.nodes, 1)
         self._ran_out |= found.ran_out_of_time
         if found.placement is not None and found.step_s < self._best_s * (1 - NEGLIGIBLE):
             self._best = found.placement

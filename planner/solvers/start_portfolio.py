@@ -4,6 +4,7 @@ A multi-start method: which caps suit a problem shows only once a start is place
 kept.
 """
 
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 import numpy as np
@@ -45,7 +46,13 @@ class StartPortfolio:
     @cached_property
     def allowed(self) -> list[tuple[PoolCaps, Bools]]:
         """The caps on shares of a pool, with the blocks [B] that keep to them, the most promising first."""
-        return capped_blocks(self._fluid.problem, self._relaxed, self.tight)
+        capped = capped_blocks(self._fluid.problem, self._relaxed, self.tight)
+        return list({mask.tobytes(): (of_pool, mask) for of_pool, mask in capped}.values())
+
+    def _allowed_one_by_one(self) -> Iterator[tuple[PoolCaps, Bools]]:
+        """Yield the same, the first without waiting for all others: large problems need no more as a rule."""
+        yield next(capped_blocks(self._fluid.problem, self._relaxed, self.tight))
+        yield from self.allowed[1:]
 
     @property
     def _headrooms(self) -> tuple[float, ...]:
@@ -75,7 +82,8 @@ class StartPortfolio:
         ones then, and room for these is what less memory leaves.
         """
         starts: list[Start] = []
-        left, before, allowed = self.most_starts, np.inf, self.allowed
+        left, before = self.most_starts, np.inf
+        allowed: Iterable[tuple[PoolCaps, Bools]] = self.allowed if left > 1 else self._allowed_one_by_one()
         for headroom in self._headrooms:
             most = None if starts else patience
             starts_here, left = self._at_headroom(headroom, allowed, left, must_find=not starts, patience=most)
@@ -93,7 +101,7 @@ class StartPortfolio:
     def _at_headroom(
         self,
         headroom: float,
-        allowed: list[tuple[PoolCaps, Bools]],
+        allowed: Iterable[tuple[PoolCaps, Bools]],
         left: int,
         *,
         must_find: bool,

@@ -46,7 +46,7 @@ class Fluid:
         kinds, columns = problem.kinds, len(problem.stage_of_column)
         self._world = problem.is_world_wide
         self._table_peaks: dict[int, Floats] = {}
-        self._cost: Floats = np.empty((kinds, columns + len(problem.pool_capacity), len(problem.block_option)))
+        self._cost: Floats = np.zeros((kinds, columns + len(problem.pool_capacity), len(problem.block_option)))
         """[K, C + M, B] what one block asks of a kind in all: seconds by column, bytes by tier."""
         for k in range(kinds):
             self._fill_cost(k)
@@ -67,14 +67,17 @@ class Fluid:
         self._bound_sets = np.flatnonzero(self._regions.binds[:, kinds:].any(axis=1)).tolist()
 
     def _fill_cost(self, kind: int) -> None:
-        """Some blocks at a time: what is written down between stays in a cache."""
+        """Some blocks at a time: what is written down between stays in a cache. Columns that nothing loads stay as they
+        are, and take no memory."""
         problem = self.problem
+        loaded = np.flatnonzero(problem.fixed[kind].any(axis=0) | problem.by_rows[kind].any(axis=0))
         ranks = problem.row_shares.holders[kind].astype(float)[:, None]
         rows = np.where(self._world, row_share_of_kind(problem, kind), 1.0)[:, None]
         seconds, size = np.split(self._cost[kind], [len(problem.stage_of_column)])
         for begin in range(0, len(ranks), BLOCKS_AT_ONCE):
             some = slice(begin, begin + BLOCKS_AT_ONCE)
-            seconds[:, some] = (ranks[some] * problem.fixed[kind, some] + rows[some] * problem.by_rows[kind, some]).T
+            fixed, by_rows = problem.fixed[kind, some][:, loaded], problem.by_rows[kind, some][:, loaded]
+            seconds[loaded, some] = (ranks[some] * fixed + rows[some] * by_rows).T
             stored = ranks[some] * problem.bytes_fixed[kind, some] + rows[some] * problem.bytes_by_rows[kind, some]
             size[:, some] = stored.T
 

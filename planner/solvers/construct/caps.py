@@ -5,6 +5,7 @@ Small blocks pack well, but cost more: how small is best shows only when they ar
 
 import functools
 import itertools
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -37,8 +38,9 @@ BLOCKS_AT_ONCE = 20_000
 """Block types whose loads on all columns are held at once."""
 
 
-def capped_blocks(problem: Problem, relaxed: FluidSolution, tight: Bools) -> list[tuple[PoolCaps, Bools]]:
-    """Return caps on shares of pools, each with the blocks [B] that keep to it and to one on stages; the latter differ.
+def capped_blocks(problem: Problem, relaxed: FluidSolution, tight: Bools) -> Iterator[tuple[PoolCaps, Bools]]:
+    """Yield caps on shares of pools, each with the blocks [B] that keep to it and to one on stages: the most promising
+    first, and the same blocks as often as several pairs of caps leave them.
 
     Of the `tight` [M] tiers those that ranks share have caps of their own.
     """
@@ -54,9 +56,10 @@ def capped_blocks(problem: Problem, relaxed: FluidSolution, tight: Bools) -> lis
     if (shared & tight).any():
         both[1:1] = [(POOL_CAPS[0], cap) for cap in SHARED_POOL_CAPS]
     caps = [*itertools.product(both, stage_caps), ((np.inf, np.inf), np.inf)]
-    sizes = {of_pool: _largest_of(size / np.where(shared & tight, of_pool[1], of_pool[0])) for of_pool, _ in caps}
-    masks = ((of_pool, _capped(problem, seconds, sizes[of_pool], of_stage)) for of_pool, of_stage in caps)
-    return list({mask.tobytes(): (of_pool, mask) for of_pool, mask in masks}.values())
+    for of_pool, those in itertools.groupby(caps, key=lambda pair: pair[0]):
+        size_of_pool = _largest_of(size / np.where(shared & tight, of_pool[1], of_pool[0]))
+        for _, of_stage in those:
+            yield of_pool, _capped(problem, seconds, size_of_pool, of_stage)
 
 
 def _largest_share(problem: Problem, stage_seconds: Floats) -> Floats:

@@ -199,9 +199,10 @@ def fill(fluid: Fluid, solution: FluidSolution, choices: Ints, usable: Bools, he
         for i in range(begin, end):
             by = int(step[i])
             source, target = slice(max(-by, 0), len(least) - max(by, 0)), slice(max(by, 0), len(least) - max(-by, 0))
-            better = np.flatnonzero(before[source] + cost[i] < least[target])
-            least[target][better] = before[source][better] + cost[i]
-            chosen[n, target][better] = i
+            with_it = before[source] + cost[i]
+            better = with_it < least[target]
+            np.copyto(least[target], with_it, where=better)
+            np.copyto(chosen[n, target], i, where=better)
     at = int(np.floor(budget / cell)) + middle
     if not np.isfinite(least[: at + 1]).any():
         return choices

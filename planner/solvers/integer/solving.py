@@ -48,20 +48,32 @@ class Solved:
     ran_out_of_time: bool
 
 
+@dataclass(frozen=True)
+class SolverLimits:
+    """When a solver ends at the latest."""
+
+    gap: float
+    """When its placement is within this of what it proves."""
+    nodes: int
+    """After so many branch nodes."""
+    in_vain: int | None = None
+    """After so many in which it finds nothing better; None: these do not end it."""
+
+
 def solved(
-    problem: Problem, scale_s: float, longest_s: float, known: Placement | None, gap: float, nodes: int, clock: Clock
+    problem: Problem, scale_s: float, longest_s: float, known: Placement | None, limits: SolverLimits, clock: Clock
 ) -> Solved:
-    """Solve for a placement that takes at most `longest_s`, from a `known` one, if there is one: until it is within
-    `gap` of what the solver proves, after so many branch nodes, or when the clock is over.
+    """Solve for a placement that takes at most `longest_s`, from a `known` one, if there is one, within the limits or
+    until the clock is over.
 
     `scale_s` is about as long as the step.
     """
     from ortools.math_opt.python import mathopt
 
     programme = Programme.of(problem, power_of_two(scale_s), longest_s)
-    result = _result(programme, known, gap, nodes, clock)
+    result = _result(programme, known, limits, clock)
     if result is None:
-        return Solved(None, math.inf, 0.0, nodes, clock.ran_out)
+        return Solved(None, math.inf, 0.0, limits.nodes, clock.ran_out)
     used, termination = int(result.solve_stats.node_count), result.termination
     is_timed = termination.limit is mathopt.Limit.TIME
     if termination.reason is mathopt.TerminationReason.INFEASIBLE:
@@ -92,7 +104,7 @@ def _rounded_down(programme: Programme, dual_bound: float) -> float:
 
 
 def _result(
-    programme: Programme, known: Placement | None, gap: float, nodes: int, clock: Clock
+    programme: Programme, known: Placement | None, limits: SolverLimits, clock: Clock
 ) -> "mathopt.SolveResult | None":
     """What the solver says; None where it breaks down, or is left alone because somebody said stop.
 
@@ -104,12 +116,14 @@ def _result(
     parameters = mathopt.SolveParameters(
         threads=1,
         random_seed=0,
-        node_limit=nodes,
+        node_limit=limits.nodes,
         time_limit=limit,
-        relative_gap_tolerance=gap,
+        relative_gap_tolerance=limits.gap,
         absolute_gap_tolerance=0.0,
     )
     parameters.gscip.real_params["numerics/feastol"] = FEASIBILITY
+    if limits.in_vain is not None:
+        parameters.gscip.long_params["limits/stallnodes"] = limits.in_vain
     hints = [] if known is None else [programme.hint(known)]
     start = mathopt.ModelSolveParameters(solution_hints=hints)
     results: list[mathopt.SolveResult] = []
