@@ -130,9 +130,7 @@ class AccessCurves:
 
         Where ids share rows, these are the rows that the ids beyond as many of the hottest are put into by a hash.
         """
-        key = np.stack([table, np.clip(fraction, 0.0, 1.0), lookups], axis=1)
-        cases, which = np.unique(key, axis=0, return_inverse=True)
-        table, fraction, lookups = cases[:, 0].astype(np.int64), cases[:, 1], cases[:, 2]
+        (table, fraction, lookups), which = _distinct(table, np.clip(fraction, 0.0, 1.0), lookups)
         ids, rows = self.ids[table], self.rows[table]
         hottest, found = fraction * rows, np.zeros(len(table))
         by_curve = self._empirical[table] & ~self.measured[table]
@@ -145,7 +143,7 @@ class AccessCurves:
         found = np.where(rows < ids, (1 - fraction) * _rows_of_ids(found, rows), found)
         most = np.minimum(self.unique_rows(table, lookups), (1 - self.hit_rate(table, fraction)) * lookups)
         found = np.where(fraction > 0, np.clip(found, 0.0, most), most)
-        return np.asarray(found[which.reshape(-1)])
+        return np.asarray(found[which])
 
     def missed_rows(self, table: Ints, fraction: Floats, lookups: Floats) -> Floats:
         """Expected distinct rows among `lookups` ids that a cache of `fraction` of the rows lacks when they come; [n].
@@ -311,8 +309,13 @@ def _share_with_place(first: Floats, second: Floats, third: Floats, places: Floa
 
 def _distinct(table: Ints, fraction: Floats, lookups: Floats) -> tuple[Cases, Ints]:
     """The distinct cases of tables, cached shares and numbers of ids, and which one each is; [n]."""
-    cases, which = np.unique(np.stack([table, fraction, lookups], axis=1), axis=0, return_inverse=True)
-    return (cases[:, 0].astype(np.int64), np.clip(cases[:, 1], 0.0, 1.0), cases[:, 2]), which.reshape(-1)
+    order = np.lexsort((lookups, fraction, table))  # a fraction of the time that np.unique takes for rows
+    is_new = np.ones(len(order), dtype=bool)
+    is_new[1:] = np.any([np.diff(each[order]) != 0 for each in (table, fraction, lookups)], axis=0)
+    which = np.empty_like(order)
+    which[order] = is_new.cumsum() - 1
+    first = order[is_new]
+    return (table[first], np.clip(fraction[first], 0.0, 1.0), lookups[first]), which
 
 
 def _points(curve: Sequence[tuple[float, float]] | None) -> Floats | None:
