@@ -121,9 +121,9 @@ class BoundRaiser:
         incumbent.raise_to(strengthen(self._fluid, incumbent.bound, incumbent.best_s, incumbent.clock.is_over))
 
     def divide(self) -> Case | None:
-        """Raise the bound by cases of how long stages last, where it is loose, the problem not too large and ranks
-        hold few tables; once. Return the case with the least bound, at which plans may aim; None where cases prove no
-        more."""
+        """Raise the bound by cases of how far tables reach and how long stages last, where it is loose, the problem not
+        too large and ranks hold few tables; once. Return the case with the least bound, at which plans may aim; None
+        where those of stages prove no more."""
         problem, incumbent = self._fluid.problem, self._incumbent
         if self._cases is not None or incumbent.best is None or not self._is_small or incumbent.is_done():
             return None
@@ -131,13 +131,13 @@ class BoundRaiser:
             return None
         if incumbent.bound.seconds >= self._limits.useful_bound_s:
             return None
-        before_s = incumbent.bound.seconds
         self._cases = StageCaseSearch(self._fluid, self._relaxed, incumbent.bound)
         stage_seconds = load_state(problem, incumbent.best[0]).stage_seconds() - problem.stage_constants
         self._cases.run_reaches(incumbent.best_s, REACH_ATTEMPTS, incumbent.clock.is_over)
+        of_reaches_s = self._cases.whole.proven().seconds
         self._cases.run(incumbent.best_s, stage_seconds, CASE_ATTEMPTS, incumbent.clock.is_over)
         incumbent.raise_to(self._cases.whole.proven())
-        return self._cases.weakest() if incumbent.bound.seconds > before_s * (1 + WORTHWHILE) else None
+        return self._cases.weakest() if incumbent.bound.seconds > of_reaches_s * (1 + WORTHWHILE) else None
 
     def price_patterns(self, passes: int) -> None:
         """Raise the bound by prices of rank patterns, where it is loose and ranks hold few tables; anew where a pass of
