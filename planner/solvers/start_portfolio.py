@@ -12,7 +12,7 @@ import numpy as np
 from planner.problem.numbers import Bools, Ints
 from planner.solvers.bound.cutting_planes import FluidSolution
 from planner.solvers.bound.fluid import Fluid
-from planner.solvers.construct.caps import PoolCaps, capped_blocks
+from planner.solvers.construct.caps import PoolCaps, capped_blocks, capped_one_by_one
 from planner.solvers.construct.greedy import place
 from planner.solvers.construct.overfull import tight_tiers
 from planner.solvers.construct.rounding import choose
@@ -46,12 +46,11 @@ class StartPortfolio:
     @cached_property
     def allowed(self) -> list[tuple[PoolCaps, Bools]]:
         """The caps on shares of a pool, with the blocks [B] that keep to them, the most promising first."""
-        capped = capped_blocks(self._fluid.problem, self._relaxed, self.tight)
-        return list({mask.tobytes(): (of_pool, mask) for of_pool, mask in capped}.values())
+        return capped_blocks(self._fluid.problem, self._relaxed, self.tight)
 
     def _allowed_one_by_one(self) -> Iterator[tuple[PoolCaps, Bools]]:
         """Yield the same, the first without waiting for all others: large problems need no more as a rule."""
-        yield next(capped_blocks(self._fluid.problem, self._relaxed, self.tight))
+        yield next(capped_one_by_one(self._fluid.problem, self._relaxed, self.tight))
         yield from self.allowed[1:]
 
     @property

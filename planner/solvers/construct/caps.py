@@ -38,12 +38,17 @@ BLOCKS_AT_ONCE = 20_000
 """Block types whose loads on all columns are held at once."""
 
 
-def capped_blocks(problem: Problem, relaxed: FluidSolution, tight: Bools) -> Iterator[tuple[PoolCaps, Bools]]:
-    """Yield caps on shares of pools, each with the blocks [B] that keep to it and to one on stages: the most promising
-    first, and the same blocks as often as several pairs of caps leave them.
+def capped_blocks(problem: Problem, relaxed: FluidSolution, tight: Bools) -> list[tuple[PoolCaps, Bools]]:
+    """Return caps on shares of pools, each with the blocks [B] that keep to it and to one on stages; the latter differ.
 
     Of the `tight` [M] tiers those that ranks share have caps of their own.
     """
+    every = capped_one_by_one(problem, relaxed, tight)
+    return list({mask.tobytes(): (of_pool, mask) for of_pool, mask in every}.values())
+
+
+def capped_one_by_one(problem: Problem, relaxed: FluidSolution, tight: Bools) -> Iterator[tuple[PoolCaps, Bools]]:
+    """Yield the same, the most promising first, and some blocks several times."""
     seconds, size = _largest_share(problem, relaxed.stage_seconds), _largest_pool_shares(problem)
     shared = np.array([len(np.unique(of)) < problem.world for of in problem.pool_of_rank])
     are_many = bool(problem.tables > max(FEW_TABLES, problem.world))

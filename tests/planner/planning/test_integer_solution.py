@@ -1,16 +1,28 @@
 """The integer programme after the search: better plans, and a solver's word beside the certified bound."""
 
+import math
 from functools import cache
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
+from cost_models.registry import cost_model
+from planner.certificates.multipliers import Bound
 from planner.document.plan import Plan
+from planner.formulation.formulation import Formulation
+from planner.formulation.policy import Policy
 from planner.formulation.replica_choices import ReplicaChoices
+from planner.planning import integer_solution
 from planner.planning.planning import plan
 from planner.planning.programme_file import write_programme
+from planner.solvers.incumbent import Outcome
+from planner.solvers.integer.solving import Solved, SolverLimits
+from planner.solvers.limits import SearchLimits
+from planner.solvers.search import relaxed
 from planner.verification.unchecked import unchecked
 from planner.verification.verify import verify
+from tests.oracles.instances import node_group, topology, workload
 from tests.oracles.questions import question
 from topologies.errors import InputError
 
@@ -55,6 +67,35 @@ def test_what_is_stated_is_verified_or_named() -> None:
     for word_s in (solved.objective.step_s * 1.01, solved.objective.lower_bound_s):
         told = solved.objective.model_copy(update={"solver_bound_s": word_s})
         assert any("solver_bound_s" in fault for fault in verify(solved.model_copy(update={"objective": told})))
+
+
+def test_other_protocols_are_left_out_after_one_in_vain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`auto` gives up where a programme at another protocol ends undecided, and tells the certificate's bound of all
+    others; `ilp` asks on."""
+    asked: list[SolverLimits] = []
+
+    def undecided(*given: object) -> Solved:
+        asked.append(next(each for each in given if isinstance(each, SolverLimits)))
+        return Solved(None, math.inf, 0.0, asked[-1].in_vain or 1, ran_out_of_time=False)
+
+    monkeypatch.setattr(integer_solution, "solved", undecided)
+    cluster = topology(node_group("a", nodes=2, ranks=4, hbm_bytes=40e9))
+    tables = [{"rows": 100_000 * (i + 1), "dim": 64, "pooling_factor": 5 + i} for i in range(4)]
+    formulation = Formulation.of(cost_model("physical", cluster, workload(tables)), Policy(tiers=("hbm",)))
+    found = relaxed(formulation.problem)
+    assert isinstance(found, Bound)
+    outcome = Outcome("feasible", None, 3 * found.seconds, found, None)
+    in_vain = {}
+    for solver in get_args(integer_solution.Solver):
+        asked.clear()
+        _, with_word = integer_solution.with_programme(formulation, outcome, solver, SearchLimits(gap=0.0))
+        in_vain[solver] = [limits.in_vain for limits in asked]
+        assert with_word.step_s == outcome.step_s
+        assert (with_word.solver_bound_s or 0.0) <= found.seconds
+    assert in_vain["search"] == []
+    assert in_vain["auto"] == [None, 100]
+    assert in_vain["ilp"] == [None] * len(formulation.model.all_protocols)
+    assert len(in_vain["ilp"]) > 2
 
 
 def test_search_alone_says_nothing_of_a_programme() -> None:

@@ -9,7 +9,7 @@ from planner.problem.arrays import Problem
 from planner.problem.load_state import load_state
 from planner.solvers.integer.constraints import power_of_two
 from planner.solvers.integer.programme import Programme
-from planner.solvers.integer.solving import Solved, solved
+from planner.solvers.integer.solving import Solved, SolverLimits, solved
 from planner.solvers.limits import Clock, SearchLimits
 from planner.solvers.search import solve
 from tests.oracles.brute_force import Optimum, optimum
@@ -23,7 +23,7 @@ def instances(first: int, last: int) -> list[Instance]:
 
 
 def by_programme(problem: Problem, scale_s: float, longest_s: float = math.inf) -> Solved:
-    return solved(problem, scale_s, longest_s, None, 1e-9, 10_000, Clock(SearchLimits()))
+    return solved(problem, scale_s, longest_s, None, SolverLimits(1e-9, 10_000), Clock(SearchLimits()))
 
 
 def expect_optimum(instance: Instance, best: Optimum | None) -> None:
@@ -78,6 +78,19 @@ def test_nothing_is_found_below_the_optimum() -> None:
     found = by_programme(instance.problem, best.step_s, asked_s)
     assert found.placement is None
     assert asked_s * (1 - 1e-4) <= found.bound_s <= asked_s
+
+
+def test_nodes_in_vain_end_the_search() -> None:
+    """A solver that finds nothing for some nodes stops; what it says by then is no more than what it says at the end."""
+    problem = tiny_instance(45).problem
+    known_s = solve(problem, SearchLimits(effort=0)).step_s
+    assert known_s is not None
+    asked_s = known_s * (1 - 1e-6)
+    whole = by_programme(problem, known_s, asked_s)
+    limits = SolverLimits(1e-9, 10_000, in_vain=20)
+    short = solved(problem, known_s, asked_s, None, limits, Clock(SearchLimits()))
+    assert 20 <= short.nodes < whole.nodes
+    assert short.bound_s < whole.bound_s <= whole.step_s <= short.step_s
 
 
 def test_the_values_of_a_placement_make_it_again() -> None:
