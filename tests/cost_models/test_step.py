@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from cost_models import step_costs
 from cost_models.evaluation import critical_rank
 from cost_models.shards import (
     DDR_CACHED,
@@ -394,13 +395,19 @@ def test_launching_the_search_of_caches_is_told_beside_the_step() -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_block_costs_the_same_among_many(seed: int) -> None:
-    """What a block costs does not depend on how many others are costed in the same call, to the last bit."""
+def test_a_block_costs_the_same_among_many(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a block costs does not depend on how many others are costed in the same call, to the last bit; nor on
+    whether loads lie row by row, or column by column as those of very many blocks do."""
     instance = tiny_instance(seed)
     model, blocks = instance.model, instance.options.blocks
     copies = BLOCKS_AT_ONCE // len(blocks) + 2
     for kind in range(model.kind_count):
         alone = model.block_costs(blocks, kind)
         among = model.block_costs(blocks.take(np.tile(np.arange(len(blocks)), copies)), kind)
+        with monkeypatch.context() as patch:
+            patch.setattr(step_costs, "BY_COLUMNS", 0)
+            by_columns = model.block_costs(blocks, kind)
+        assert by_columns.fixed.flags.f_contiguous
         for name, values in vars(alone).items():
             assert np.array_equal(getattr(among, name), np.concatenate([values] * copies)), name
+            assert np.array_equal(getattr(by_columns, name), values), name

@@ -9,7 +9,7 @@ from planner.formulation.options import build_problem, enumerate_options
 from planner.formulation.policy import Policy
 from planner.solvers.bound.cutting_planes import solve_relaxation
 from planner.solvers.bound.fluid import Fluid
-from planner.solvers.construct.caps import SHARED_POOL_CAPS, capped_blocks
+from planner.solvers.construct.caps import SHARED_POOL_CAPS, capped_blocks, capped_one_by_one
 from tests.oracles.instances import node_group, tiny_instance, topology, workload
 
 
@@ -25,6 +25,8 @@ def test_every_table_keeps_a_block_and_masks_differ(is_tight: bool) -> None:
         relaxed = solve_relaxation(fluid)
         masks = [mask for _, mask in capped_blocks(problem, relaxed, np.full(len(problem.pool_capacity), is_tight))]
         assert len({mask.tobytes() for mask in masks}) == len(masks)
+        one_by_one = capped_one_by_one(problem, relaxed, np.full(len(problem.pool_capacity), is_tight))
+        assert (next(one_by_one)[1] == masks[0]).all()
         for mask in masks:
             assert not (mask & ~problem.usual).any()
             assert (np.unique(problem.table_of_block[mask]) == np.arange(problem.tables)).all()

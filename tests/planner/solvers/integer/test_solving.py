@@ -81,7 +81,7 @@ def test_nothing_is_found_below_the_optimum() -> None:
 
 
 def test_nodes_in_vain_end_the_search() -> None:
-    """A solver that finds nothing for some nodes stops; what it says by then is no more than what it says at the end."""
+    """A solver that finds nothing for some nodes stops; what it says by then is less than what it says at the end."""
     problem = tiny_instance(45).problem
     known_s = solve(problem, SearchLimits(effort=0)).step_s
     assert known_s is not None
