@@ -79,7 +79,9 @@ def write_proof(model: CostModel, problem: Problem, bound: Bound, elsewhere: Seq
 
 def _follows(other: Bound, bound: Bound) -> bool:
     """Whether a bound at other protocols is what the multipliers of the one at a proof's own prove there."""
-    proves_more = (other.packing, other.tree, other.patterns, other.exhaustive_search_s) != (None, None, None, None)
+    proves_more = any(
+        each is not None for each in (other.packing, other.tree, other.patterns, other.exhaustive_search_s, other.cases)
+    )
     same_blocks = other.threshold_s in (None, bound.threshold_s)
     return other.multipliers is bound.multipliers and same_blocks and not proves_more
 
