@@ -202,11 +202,14 @@ class BesideDense:
     def _shown_s(self, kind: int, rest_s: Seconds, sums: SumsEnd) -> Seconds:
         """For how long sums of gradients keep a step waiting after `rest_s`: the exchange of gradients comes later by
         what keeps the links of both busy; the rest goes on beside it, modules and the update with its launch."""
-        met_s = self._gradients_s(kind)
-        shared_s = np.minimum(sums.busy_after_s, met_s)
+        shared_s = np.minimum(sums.busy_after_s, self._gradients_s(kind))
+        return np.maximum(shared_s, sums.end_s - rest_s + shared_s - self.after_s(kind))
+
+    def after_s(self, kind: int) -> Seconds:
+        """Seconds from the end of `rest_s` to that of the update of embeddings, beside which sums go on."""
         update_s = self.parts[0].kinds[kind].update_launch_s + self.lookups[kind][0]
-        beside_s = self.parts[0].latency_s("gradient_dist") + met_s + update_s + self.modules_s[kind]
-        return np.maximum(shared_s, sums.end_s - rest_s + shared_s - beside_s)
+        exchange_s = self.parts[0].latency_s("gradient_dist") + self._gradients_s(kind)
+        return exchange_s + update_s + self.modules_s[kind]
 
     @property
     def copied_over(self) -> tuple[Resource, ...]:

@@ -150,10 +150,10 @@ def _why_not(rule: LayerSharding, matched: Sequence[SizedLayer], workload: Workl
         return f"{rule.cut}: nodes have different numbers of ranks, over which layers are cut; leave cut out"
     if ranks == {1}:
         return f"{rule.cut}: nodes have one rank each, and layers are cut over those of a node; leave cut out"
-    return next(filter(None, (_why_uncut(layer, rule.cut, max(ranks)) for layer in matched)), "")
+    return next(filter(None, (why_uncut(layer, rule.cut, max(ranks)) for layer in matched)), "")
 
 
-def _why_uncut(layer: SizedLayer, cut: LayerCut, ranks: int) -> str:
+def why_uncut(layer: SizedLayer, cut: LayerCut, ranks: int) -> str:
     """Why a layer is not cut so over so many ranks; empty where it is."""
     if layer.kind != CUT_KIND:
         return f"{layer.name} is a layer {layer.kind}, and only linear ones are cut by {cut}; leave it out of match"

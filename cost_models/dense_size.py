@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Literal
 
 from cost_models.workload.checkpoints import is_checkpointed
@@ -118,6 +119,7 @@ def layer_parts(layers: Sequence[SizedLayer]) -> list[PartName]:
     return met + top
 
 
+@lru_cache(maxsize=4096)
 def layer_size(layer: SizedLayer) -> DenseSize:
     """The size of one layer."""
     products = tuple(LayerProduct(each.inner, each.columns, each.rows) for each in layer.products if each.has_weights)

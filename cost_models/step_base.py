@@ -14,6 +14,7 @@ from cost_models.dense_sharding import ShardedDense, sharding_of
 from cost_models.dense_size import dense_size
 from cost_models.exchange_lines import ExchangeLine
 from cost_models.kinds import RankKind
+from cost_models.layer_loads import Channel
 from cost_models.memory import Batching
 from cost_models.model import Column
 from cost_models.replication import Replication
@@ -25,6 +26,18 @@ from cost_models.step_exchanges import reduction_line
 from cost_models.tables import Tables
 from cost_models.workload.models import Workload
 from topologies.cluster import Topology
+
+LINKS, CARDS = (LINK_OUT, LINK_IN), (NIC_OUT, NIC_IN)
+CHANNEL_TERMS: dict[Channel, tuple[str, tuple[Resource, ...]]] = {
+    "first_work": ("bottom_mlp_forward", (DEVICE,)),
+    "sums_port": ("all_reduce", LINKS),
+    "sums_card": ("all_reduce", CARDS),
+    "gathers_port": ("dense_units", LINKS),
+    "gathers_card": ("dense_units", CARDS),
+    "first_port": ("bottom_mlp_forward", LINKS),
+    "first_card": ("bottom_mlp_forward", CARDS),
+}
+"""The terms of what a sharded dense part keeps busy, and the resources; its work is that of `in_dense`."""
 
 
 @dataclass
@@ -55,6 +68,9 @@ class StepBase:
     """The wait of each sum of its gradients for the first byte, where ranks replicate it."""
     overhead_s: Seconds = field(init=False)
     """The fixed overhead."""
+    after_dense_s: Seconds = field(init=False, default=0.0)
+    """From the dense part to the end of the update of embeddings on the first kind of rank, beside which sums of
+    gradients go on."""
     cut_shares: dict[str, float] = field(init=False, default_factory=dict)
     """What each stage takes of cutting copies over their replicas, and of gathering them."""
 
@@ -159,6 +175,7 @@ class StepBase:
         (`of_models`), so is everything that follows from them.
         """
         schedule, beside = self.schedule, self.beside_dense(lookups, parts)
+        self.after_dense_s = beside.after_s(0)
         has_cut = CUT_TERMS["dense"] in schedule.stage_of_term
         summing = [c for c, column in enumerate(schedule.columns) if self._sums_gradients(column)]
         sums_s = self.loads[:, summing]
@@ -257,6 +274,38 @@ class StepBase:
         for resource, value in seconds.items():
             for column, factor in self.schedule.targets(term, resource, kind):
                 target[column] += value * factor
+
+    def of_channel(self, channel: Channel) -> Floats:
+        """[K, C] loads of one second of what a sharded dense part keeps busy."""
+        loads = np.zeros_like(self.loads)
+        for k, kind in enumerate(self.kinds):
+            if channel in CHANNEL_TERMS:
+                term, resources = CHANNEL_TERMS[channel]
+                self._put(loads[k], term, dict.fromkeys(resources, 1.0), k)
+            else:
+                self._put(loads[k], "dense", in_dense(1.0, kind), k)
+        return loads
+
+    def without_strategies(self) -> Floats:
+        """[K, C] loads, begins aside, of what is the same however ranks shard the dense part, which they do here."""
+        assert self.sharded is not None
+        sums, gathers, firsts = (
+            self.sharded.summed_over(),
+            self.sharded.gathered_over(first=False),
+            self.sharded.gathered_over(first=True),
+        )
+        busy_s: dict[Channel, Floats] = {
+            "work": np.array([each.rest_s for each in self.dense]),
+            "first_work": np.array([each.bottom_forward_s for each in self.dense]),
+            "sums_port": sums[0],
+            "sums_card": sums[1],
+            "gathers_port": gathers[0],
+            "gathers_card": gathers[1],
+            "first_port": firsts[0],
+            "first_card": firsts[1],
+        }
+        of_strategies = sum(self.of_channel(channel) * seconds[:, None] for channel, seconds in busy_s.items())
+        return np.maximum(self._own_loads() - of_strategies, 0.0)
 
     def beside_dense(self, lookups: tuple[tuple[Seconds, Seconds], ...], parts: tuple[EvenTables, ...]) -> BesideDense:
         """The windows in which others run beside the dense part."""

@@ -201,6 +201,19 @@ class StepCosts(CostsAtLines):
             return self.batch_copy.lines(self.loaded_bytes_per_sample)
         return self.schedule.lines[stage]
 
+    @property
+    def base(self) -> StepBase:
+        """What a step takes before any table is placed."""
+        return self._base
+
+    @property
+    def latencies(self) -> Floats:
+        """[S] of the collectives at the model's protocols, and of copies of batches that are waited for."""
+        latencies_s = self.constants[: len(self._base.constants)] - self._base.constants
+        if COPY_CONTENTION in self.stages:
+            latencies_s[self.stages.index(COPY_CONTENTION)] = 0.0
+        return latencies_s
+
     def with_flat_exchange(self) -> Self | None:
         """The same without towers; None where there are none, or where the model needs them."""
         if not self.schedule.has_towers or self.workload.tower_modules:

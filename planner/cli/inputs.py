@@ -194,7 +194,7 @@ def _rule(text: str) -> dict[str, object]:
 
 
 def _set_dense(document: "Document", text: str | None) -> None:
-    """How ranks hold the dense part: `fsdp`, or `fsdp=node`; rules of a file about layers stay."""
+    """How ranks hold the dense part: `fsdp`, or `fsdp=node`; what a file says of layers stays."""
     from typing import get_args
 
     from cost_models.workload.dense_sharding import STRATEGY_WORDS, ShardedOver
@@ -206,8 +206,8 @@ def _set_dense(document: "Document", text: str | None) -> None:
         if equals:
             chosen["over"] = word("--dense", over, get_args(ShardedOver))
         told = document.data.get("dense") if isinstance(document.data, dict) else None
-        if isinstance(told, dict) and "layers" in told:
-            chosen["layers"] = told["layers"]
+        kept = ("layers", "by") if strategy == "auto" else ("layers",)
+        chosen |= {key: told[key] for key in kept if isinstance(told, dict) and key in told}
         replace(document, ("dense",), chosen, f"--dense {text}")
 
 

@@ -130,7 +130,7 @@ def _with_strategy_of(document: "Plan", workload: "Workload") -> "Workload":
         workload = with_checkpointing(workload, found.checkpointing)
     if policy.dense is None or policy.dense.settled is not None or workload.dense.sharding is not None:
         return workload
-    return with_sharding(workload, DenseSharding(strategy=found.strategy, over=found.over))
+    return with_sharding(workload, DenseSharding(strategy=found.strategy, over=found.over, layers=found.layers))
 
 
 def _as_planned(policy: "Policy", document: "Plan") -> "Policy":

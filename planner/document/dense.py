@@ -12,6 +12,7 @@ from cost_models.workload.dense_sharding import DenseSharding
 from cost_models.workload.models import Workload
 from planner.document.replicas import Rejected
 from topologies.cluster import LATER
+from topologies.documents import Record
 
 
 class TrainedDense(DenseSharding):
@@ -58,11 +59,23 @@ class OtherDense(TrainedDense):
     """HBM in use on its fullest rank."""
 
 
+class LayerStrategies(Record):
+    """That each layer may have a strategy of its own, and what is proven of all of them."""
+
+    lower_bound_s: float
+    """No strategies of layers make a shorter step, with any placement of the tables under the plan's exchange of
+    vectors: by the multipliers of the plan's proof and a dynamic programme over the layers. What does not add up over
+    layers counts as nothing: waits for gathers and sums, and whole weights while they are gathered."""
+
+
 class PlannedDense(TrainedDense):
     """The strategy that a plan is for, which its workload states, too (`dense.sharding`, `dense.checkpointing`)."""
 
     others: Annotated[tuple[OtherDense, ...], Field(exclude_if=lambda value: not value)] = ()
-    """What was found of the others that the policy allows. The bound of the plan is one on its own strategy."""
+    """What was found of the others that the policy allows, of one strategy for all layers each. The bound of the plan
+    is one on its own strategy."""
+    by_layer: Annotated[LayerStrategies | None, Field(exclude_if=lambda value: value is None)] = None
+    """Where layers may have strategies of their own, and there is a plan."""
 
     @classmethod
     def of(cls, workload: Workload, others: Sequence[OtherDense] = ()) -> "PlannedDense":

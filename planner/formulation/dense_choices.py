@@ -33,11 +33,15 @@ class DenseChoices(Record):
     layers: Annotated[tuple[LayerSharding, ...], Field(exclude_if=lambda layers: not layers)] = ()
     """Layers that are held otherwise, under each of the strategies; of rules that match the same layer the first
     holds."""
+    by: Annotated[Literal["layer", "whole"], Field(exclude_if=lambda by: by == "layer")] = "layer"
+    """Of auto: whether each layer may have a strategy of its own, or all have the same (whole)."""
 
     @model_validator(mode="after")
     def _over_what_is_sharded(self) -> Self:
         if self.strategy == REPLICATED.strategy and self.over is not None:
             raise ValueError("replicate shards nothing; leave over out")
+        if self.strategy != AUTO and self.by != "layer":
+            raise ValueError(f"by says what auto chooses, and {self.strategy} is chosen; leave by out")
         return self
 
     @property
@@ -52,6 +56,19 @@ class DenseChoices(Record):
         over: tuple[ShardedOver, ...] = ("world", "node") if self.over is None else (self.over,)
         sharded = [self._of(word, ranks) for word in STRATEGY_WORDS[1:] for ranks in over]
         return (self._of(REPLICATED.strategy, "world"), *sharded)
+
+    def allows(self, sharding: DenseSharding) -> bool:
+        """Whether ranks may hold the dense part so."""
+        if sharding in self.listed():
+            return True
+        is_by_layer = self.settled is None and self.by == "layer"
+        more = sharding.layers[len(self.layers) :]
+        return (
+            is_by_layer
+            and sharding.layers[: len(self.layers)] == self.layers
+            and sharding.model_copy(update={"layers": self.layers}) in self.listed()
+            and all(self.over in (None, rule.over) or rule.cut or rule.strategy == REPLICATED.strategy for rule in more)
+        )
 
     def _of(self, word: DenseStrategyWord, over: ShardedOver) -> DenseSharding:
         return DenseSharding(strategy=word, over=over, layers=self.layers)
@@ -140,6 +157,6 @@ def expect_settled(choices: DenseChoices | None, workload: Workload, cost_model:
 
 def _expect_allowed(workload: Workload, choices: DenseChoices) -> None:
     stated = workload.dense.sharding
-    if stated is not None and stated not in choices.listed():
+    if stated is not None and not choices.allows(stated):
         message = f"the workload states {stated.words} (dense.sharding), which the policy does not allow; leave one out"
         raise InputError.at("dense", message, path="strategy")

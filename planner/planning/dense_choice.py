@@ -8,7 +8,7 @@ from planner.formulation.dense_choices import leanest
 from planner.formulation.question import Question
 from planner.planning.choices import Bounded, Choices, Found, Planned
 from planner.solvers.incumbent import Progress
-from planner.solvers.limits import SearchLimits
+from planner.solvers.limits import Clock, SearchLimits
 
 
 def best_of_dense(
@@ -19,16 +19,21 @@ def best_of_dense(
     progress: Progress | None,
 ) -> Plan:
     """The plan with the shortest step, replicated before sharded among equals, with what was found of the other
-    strategies; where nothing fits, that of the least bytes says why. See `Choices.searched`."""
-    workloads = [each.workload for each in questions]
+    strategies; where nothing fits, that of the least bytes says why. See `Choices.searched`. From the best of one
+    strategy for all layers on, each layer has its own where that is worth it (`layer_choice`)."""
+    from planner.planning.layer_choice import by_layer, with_layer_bound
+
+    clock, workloads = Clock(limits), [each.workload for each in questions]
     roomiest = leanest(questions[0].topology, workloads)
     choices = Choices(questions, [TrainedDense.stated_by(each).words for each in workloads], roomiest)
     taken, every = choices.searched(bounded, planned, limits, progress)
-    others = [_other(questions[number], each) for number, each in enumerate(every) if number != taken]
-    best = every[taken].plan
-    assert best is not None
+    whole = every[taken].plan
+    assert whole is not None
+    best = by_layer(whole, questions[taken], bounded, planned, limits.left_of(clock), progress)
+    others = [_other(questions[number], each) for number, each in enumerate(every) if number != taken or best != whole]
     assert best.dense is not None
-    return best.model_copy(update={"dense": best.dense.model_copy(update={"others": tuple(others)})})
+    best = best.model_copy(update={"dense": best.dense.model_copy(update={"others": tuple(others)})})
+    return with_layer_bound(best)
 
 
 def _other(question: Question, found: Found) -> OtherDense:

@@ -6,14 +6,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from cost_models.dense_sharding import is_shardable
 from cost_models.model import CostModel
 from cost_models.registry import COST_MODELS
 from cost_models.replicas import groups_in_words
+from cost_models.workload.dense_sharding import DenseSharding
 from cost_models.workload.loading import load_workload
 from cost_models.workload.models import Workload
 from planner.document.dense import TrainedDense
 from planner.document.plan import Plan
 from planner.document.planned import planned_inputs, planned_replicas
+from planner.formulation.dense_choices import with_sharding
 from planner.formulation.policy import Policy
 from planner.formulation.question import Question, narrowed_policy
 from planner.planning.dense_choice import best_of_dense
@@ -139,9 +142,18 @@ def _expect_scenarios(question: Question, *, follows: bool) -> None:
 
 
 def _with_strategy_of(terms: FormerTerms, strategies: list[Question]) -> list[Question]:
-    """The strategy of the dense part that the plan has that is followed; where it is no choice, the first."""
+    """The strategy of the dense part that the plan has that is followed, or those of its layers; where that is no
+    choice, the first."""
     was = TrainedDense.stated_by(planned_inputs(terms.former)[1])
-    return [each for each in strategies if TrainedDense.stated_by(each.workload) == was][:1] or strategies[:1]
+    kept = [each for each in strategies if TrainedDense.stated_by(each.workload) == was][:1]
+    first, sharding = strategies[0], DenseSharding(strategy=was.strategy, over=was.over, layers=was.layers)
+    choices = first.policy.dense
+    if kept or choices is None or not choices.allows(sharding):
+        return kept or [first]
+    alike = [each for each in strategies if TrainedDense.stated_by(each.workload).checkpointing == was.checkpointing]
+    followed = (alike or [first])[0]
+    workload = with_sharding(followed.workload, sharding)
+    return [replace(followed, workload=workload) if is_shardable(first.topology, workload) else first]
 
 
 def _with_groups_of(terms: FormerTerms, choices: list[Question]) -> list[Question]:

@@ -37,6 +37,7 @@ def faults_of_dense(plan: Plan, model: CostModel) -> Iterator[str]:
         yield f"dense: the other strategies are {others}, the document has {stated}"
     for other in planned.others:
         yield from _faults_of_other(plan, other)
+    yield from _faults_of_layer_bound(plan, planned)
     if own.is_sharded and isinstance(model, StepCosts):
         yield from _faults_of_bytes(model)
     if own.checkpointing is not None and isinstance(model, StepCosts):
@@ -46,7 +47,7 @@ def faults_of_dense(plan: Plan, model: CostModel) -> Iterator[str]:
 def _faults_of_choice(plan: Plan, model: CostModel, own: TrainedDense) -> Iterator[str]:
     """Whether the policy allows what the plan has."""
     choices, checkpointing = plan.provenance.policy.dense, plan.provenance.policy.checkpointing
-    if choices is not None and sharding_of(model.stated_workload) not in choices.listed():
+    if choices is not None and not choices.allows(sharding_of(model.stated_workload)):
         yield f"dense: {own.words} is none of the policy's choices"
     if checkpointing not in (None, "auto", own.checkpointing or "none"):
         yield f"dense: {own.words}, and the policy says {checkpointing}"
@@ -65,6 +66,19 @@ def _allowed(plan: Plan, planned: PlannedDense, model: CostModel, own: TrainedDe
         unstated = [with_checkpointing(each, None) for each in found]
         found = [way for each in unstated for way in checkpoint_candidates("auto", each)]
     return [TrainedDense.stated_by(each) for each in found]
+
+
+def _faults_of_layer_bound(plan: Plan, planned: PlannedDense) -> Iterator[str]:
+    """Whether what is said of strategies of layers is proven, where the multipliers of the plan's proof are some."""
+    if planned.by_layer is None or plan.objective is None or plan.proof is None:
+        if planned.by_layer is not None:
+            yield "dense.by_layer: a bound without a plan, or without a proof"
+        return
+    from planner.verification.layer_bound import layer_bound_s
+
+    stated_s, proven_s = planned.by_layer.lower_bound_s, layer_bound_s(plan)
+    if proven_s is None or proven_s < stated_s * (1 - TOLERANCE):
+        yield f"dense.by_layer: the proof gives {proven_s!r}, the document says {stated_s!r}"
 
 
 def _faults_of_other(plan: Plan, other: OtherDense) -> Iterator[str]:

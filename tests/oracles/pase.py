@@ -13,7 +13,7 @@ import numpy as np
 
 from cost_models.iteration_space import IterationSpace, Tensor, cuts_of, missing_elements
 from cost_models.shards import Floats, Ints
-from planner.solvers.strategies.strategy_graph import StrategyGraph
+from planner.certificates.strategy_graph import StrategyGraph
 
 FLOPS_PER_S = 10e12
 WORDS_PER_S = 16e9 / 8

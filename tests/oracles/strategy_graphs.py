@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from planner.solvers.strategies.strategy_graph import StrategyGraph
+from planner.certificates.strategy_graph import StrategyGraph
 
 
 def random_graph(seed: int, most_layers: int = 7, most_strategies: int = 4, forbidden: float = 0.0) -> StrategyGraph:

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from planner.certificates.elimination import Elimination, Message, eliminate, elimination_order
+from planner.certificates.strategy_graph import StrategyGraph, forbidden
 from planner.problem.numbers import Bools, Floats, Ints
 from planner.problem.rounding import ROUNDING
-from planner.solvers.strategies.elimination import Elimination, Message, eliminate, elimination_order
 from planner.solvers.strategies.memory_price import ConstrainedPlan, price_memory
-from planner.solvers.strategies.strategy_graph import StrategyGraph, forbidden
 
 MOST_LABELS = 2**18
 """Labels of one layer, before any is dropped, beyond which the search gives up."""

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from planner.certificates.elimination import eliminate, elimination_order
+from planner.certificates.strategy_graph import StrategyGraph, StrategyPlan
 from planner.problem.rounding import ROUNDING
-from planner.solvers.strategies.elimination import eliminate, elimination_order
-from planner.solvers.strategies.strategy_graph import StrategyGraph, StrategyPlan
 
 
 @dataclass(frozen=True)

@@ -154,9 +154,15 @@ def test_a_strategy_that_does_not_fit_names_one_that_does(
 
 
 def test_where_no_strategy_fits_the_leanest_says_what_would() -> None:
-    """Remedies are those of the strategy that takes the fewest bytes, and what they name makes auto fit."""
-    model = _tiny(top_mlp=[16_384, 16_384, 1])
-    short = _planned(topology(node_group("a", ranks=4, hbm_bytes=2e9)), model, {"strategy": "auto"})
+    """Remedies are those of the strategy that takes the fewest bytes, and what they name makes auto fit. Layers
+    that may be cut fit without."""
+    model, cluster = _tiny(top_mlp=[16_384, 16_384, 1]), topology(node_group("a", ranks=4, hbm_bytes=2e9))
+    short = _planned(cluster, model, {"strategy": "auto", "by": "whole"})
+    cut = _planned(cluster, model, {"strategy": "auto"})
+    assert cut.dense is not None
+    assert {rule.cut for rule in cut.dense.layers} & {"columns", "rows"}
+    assert [other.rejected for other in cut.dense.others] == ["infeasible"] * 4
+    assert verify(cut) == []
     assert short.dense is not None
     assert short.dense.strategy == "zero1"
     assert [other.rejected for other in short.dense.others] == ["infeasible"] * 3
@@ -164,7 +170,8 @@ def test_where_no_strategy_fits_the_leanest_says_what_would() -> None:
     (memory,) = (each for each in short.infeasibility.remedies if each.change == "hbm")
     assert memory.value is not None
     enough = float(memory.value.removesuffix("MiB")) * 2**20
-    helped = _planned(topology(node_group("a", ranks=4, hbm_bytes=enough)), model, {"strategy": "auto"})
+    roomier = topology(node_group("a", ranks=4, hbm_bytes=enough))
+    helped = _planned(roomier, model, {"strategy": "auto", "by": "whole"})
     assert helped.objective is not None
     assert verify(short) == []
 

@@ -9,9 +9,9 @@ from cost_models.dense_strategies import DenseStrategy, NumberBytes, TrainedLaye
 from cost_models.group_laws import GroupLaws
 from cost_models.kinds import rank_kinds
 from cost_models.strategy_costs import StrategyCosts
-from planner.solvers.strategies.elimination import cheapest_plan
+from planner.certificates.elimination import cheapest_plan
+from planner.certificates.strategy_graph import StrategyGraph
 from planner.solvers.strategies.labels import constrained_optimum
-from planner.solvers.strategies.strategy_graph import StrategyGraph
 from tests.oracles.instances import workload
 from topologies.loading import load_topology
 

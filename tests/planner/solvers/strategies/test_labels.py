@@ -5,8 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
+from planner.certificates.strategy_graph import StrategyGraph
 from planner.solvers.strategies.labels import constrained_optimum
-from planner.solvers.strategies.strategy_graph import StrategyGraph
 from tests.oracles.strategy_graphs import every_plan, random_graph
 
 

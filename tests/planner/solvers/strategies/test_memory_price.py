@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
+from planner.certificates.strategy_graph import StrategyGraph
 from planner.solvers.strategies.memory_price import plans_by_price, price_memory
-from planner.solvers.strategies.strategy_graph import StrategyGraph
 from tests.oracles.strategy_graphs import every_plan, random_graph
 
 

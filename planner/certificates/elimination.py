@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import networkx as nx
 import numpy as np
 
+from planner.certificates.strategy_graph import StrategyGraph, StrategyPlan, forbidden
 from planner.problem.numbers import Floats, Ints
-from planner.solvers.strategies.strategy_graph import StrategyGraph, StrategyPlan, forbidden
 
 BLOCK_ENTRIES = 2**20
 """Numbers that are compared at once."""

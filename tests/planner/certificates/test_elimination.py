@@ -7,9 +7,9 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from planner.solvers.strategies import elimination
-from planner.solvers.strategies.elimination import cheapest_plan, eliminate, elimination_order
-from planner.solvers.strategies.strategy_graph import StrategyGraph
+from planner.certificates import elimination
+from planner.certificates.elimination import cheapest_plan, eliminate, elimination_order
+from planner.certificates.strategy_graph import StrategyGraph
 from tests.oracles.pase import Network, alexnet, rnnlm
 from tests.oracles.strategy_graphs import every_plan, random_graph
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from planner.solvers.strategies.strategy_graph import StrategyGraph
+from planner.certificates.strategy_graph import StrategyGraph
 
 TWO = {"a": np.array([1.0, 2.0]), "b": np.array([3.0, 4.0, 5.0])}
 BETWEEN = {("a", "b"): np.arange(6.0).reshape(2, 3)}
