@@ -78,6 +78,15 @@ def expect_checkpointable(workload: Workload) -> None:
             raise InputError.at("dense", message, path="checkpointing")
 
 
+def is_checkpointable(workload: Workload) -> bool:
+    """Whether a dense part can be checkpointed as the workload says."""
+    try:
+        expect_checkpointable(workload)
+    except InputError:
+        return False
+    return True
+
+
 def kept_blocks(workload: Workload) -> tuple[KeptBlock, ...]:
     """The blocks in the order of the forward pass."""
     order = dict.fromkeys(layer.block for layer in workload.layers if layer.kind != "embeddings")

@@ -8,16 +8,19 @@ from typing import Literal
 import numpy as np
 from pydantic import ValidationError
 
+from cost_models.activations import is_checkpointable, kept_elements
 from cost_models.dense_sharding import dense_bytes, is_shardable, sharding_of
 from cost_models.dense_update import why_no_groups
 from cost_models.model import CostModel
 from cost_models.shards import HOME_OF_TIER, PLACEMENT_TIERS, SHARDINGS, STATE_PLACES, USUAL_SHARDINGS, MemoryTier
 from cost_models.towers import divides
+from cost_models.workload.checkpoints import in_words
 from cost_models.workload.dense_part import Dtype
 from cost_models.workload.dense_sharding import STRATEGY_WORDS, DenseSharding, DenseStrategyWord
 from cost_models.workload.formats import FORMATS
 from cost_models.workload.models import Workload
 from cost_models.workload.optimizers import STATE, Optimizer
+from planner.formulation.checkpoint_choices import with_checkpointing
 from planner.formulation.dense_choices import with_sharding
 from planner.formulation.policy import USUAL_TIERS, Policy
 from planner.formulation.runtimes import RUNTIMES
@@ -25,7 +28,10 @@ from planner.problem.numbers import Floats
 from topologies.cluster import MOST_RANKS, NodeGroup, Topology
 from topologies.units import MOST_BYTES, format_bytes
 
-Kind = Literal["tiers", "nodes", "reserve", "dtype", "optimizer", "optimizer_state", "shardings", "dense"] | MemoryTier
+Kind = (
+    Literal["tiers", "nodes", "reserve", "dtype", "optimizer", "optimizer_state", "shardings", "dense", "checkpointing"]
+    | MemoryTier
+)
 MOST_GROWTH = 64
 """Times a cluster's nodes that are tried at most; of a memory, times its size, sixteen-fold again."""
 FINEST_STEP = 32
@@ -94,6 +100,7 @@ def knobs_of(model: CostModel, policy: Policy, bytes_short: Floats) -> Iterator[
     yield from _optimizer_state(now, model)
     yield from _shardings(now)
     yield from _dense(now, model)
+    yield from _checkpointing(now, model)
 
 
 def _knob_of_changes(kind: Kind, was: str, changes: list[Change], futile: str) -> Iterator[Knob]:
@@ -143,6 +150,23 @@ def _dense(now: PlanningInputs, model: CostModel) -> Iterator[Knob]:
                 flags, words = _set_sharding(own, word), f"the dense part as {word} instead of {own.words}"
             changes.append(Change(inputs, word, flags, words))
     return _knob_of_changes("dense", own.words, changes, "sharding the dense part")
+
+
+def _checkpointing(now: PlanningInputs, model: CostModel) -> Iterator[Knob]:
+    """All layers of the dense part computed again in the backward pass, where less is kept then and not both ways are
+    tried already."""
+    own, choice = now.workload.dense.checkpointing, now.policy.checkpointing
+    full = with_checkpointing(now.workload, "full")
+    if not model.chooses_dtypes or choice == "auto" or not is_checkpointable(full):
+        return iter(())
+    if kept_elements(full) >= kept_elements(now.workload):
+        return iter(())
+    inputs = replace(now, workload=full, policy=now.policy.model_copy(update={"checkpointing": None}))
+    is_stated = choice is None and own is not None
+    flags = "--set workload.dense.checkpointing=full" if is_stated else "--checkpointing full"
+    words = "the dense part computed again in the backward pass (checkpointing full)"
+    was = in_words(own)
+    return _knob_of_changes("checkpointing", was, [Change(inputs, "full", flags, words)], "checkpointing")
 
 
 def _set_sharding(own: DenseSharding, word: DenseStrategyWord) -> str:

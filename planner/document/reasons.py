@@ -35,7 +35,10 @@ class Remedy(Record):
     """One change of the inputs, everything else as it is."""
 
     change: (
-        Literal["tiers", "nodes", "reserve", "dtype", "optimizer", "optimizer_state", "shardings", "dense"] | MemoryTier
+        Literal[
+            "tiers", "nodes", "reserve", "dtype", "optimizer", "optimizer_state", "shardings", "dense", "checkpointing"
+        ]
+        | MemoryTier
     )
     """What changes: a field of the inputs or the policy, or a memory."""
     group: str | None

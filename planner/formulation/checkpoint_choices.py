@@ -3,7 +3,7 @@ for."""
 
 from typing import Literal
 
-from cost_models.activations import expect_checkpointable
+from cost_models.activations import expect_checkpointable, is_checkpointable
 from cost_models.workload.checkpoints import Checkpointing, in_words
 from cost_models.workload.models import Workload
 from topologies.errors import InputError
@@ -35,11 +35,7 @@ def checkpoint_candidates(choice: CheckpointingChoice | None, workload: Workload
         expect_checkpointable(workload)
         return (workload,)
     full = with_checkpointing(workload, "full")
-    try:
-        expect_checkpointable(full)
-    except InputError:
-        return (workload,)
-    return (workload, full)
+    return (workload, full) if is_checkpointable(full) else (workload,)
 
 
 def expect_one_checkpointing(choice: CheckpointingChoice | None, what: str) -> None:

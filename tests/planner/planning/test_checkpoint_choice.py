@@ -118,3 +118,22 @@ def test_exports_name_what_is_checkpointed_or_refuse() -> None:
     assert any("checkpointing b0, b1" in note for note in tables.notes)
     with pytest.raises(InputError, match="checkpointing b0, b1 is nothing that a file of constraints says"):
         torchrec_constraints(found)
+
+
+@pytest.mark.parametrize(
+    ("stated", "policy", "flags"),
+    [
+        (None, {}, "--checkpointing full"),
+        (None, {"checkpointing": "none"}, "--checkpointing full"),
+        (["b0"], {}, "--set workload.dense.checkpointing=full"),
+    ],
+)
+def test_a_plan_that_does_not_fit_names_the_flag(stated: list[str] | None, policy: dict[str, str], flags: str) -> None:
+    """Where layers that are computed again leave room, and then there is a plan; not where auto has tried it."""
+    kept, full = (_planned(_cluster(4e9), _deep(checkpointing=way)) for way in (stated, "full"))
+    cluster = _cluster((max(rank.bytes["hbm"] for rank in full.ranks) + _kept(kept)) / 2)
+    short = _planned(cluster, _deep(checkpointing=stated), **policy)
+    assert short.infeasibility is not None
+    assert [each.flags for each in short.infeasibility.remedies if each.change == "checkpointing"] == [flags]
+    assert verify(short) == []
+    assert _planned(cluster, _deep(checkpointing="full")).objective is not None
