@@ -61,9 +61,6 @@ def expect_checkpointable(workload: Workload) -> None:
         "activations_per_sample is what is kept, whatever is checkpointed; leave one of them out": (
             dense.activations_per_sample is not None
         ),
-        "layers that are cut over ranks are computed once; leave cut out, or checkpointing": (
-            dense.sharding is not None and dense.sharding.cuts
-        ),
     }
     for words, is_refused in refusals.items():
         if is_refused:

@@ -11,6 +11,7 @@ from cost_models.dense_size import DenseSize, LayerProduct
 from cost_models.dense_strategies import CUTS, DenseStrategy, Stage
 from cost_models.dense_units import DenseUnit
 from cost_models.tensor_layouts import OWN_SAMPLES, Placed, layout_calls
+from cost_models.workload.checkpoints import is_checkpointed
 from cost_models.workload.dense_sharding import DenseStrategyWord, Held, LayerCut, LayerSharding
 from cost_models.workload.layer_graph import SizedLayer
 from cost_models.workload.layers import NUMERICAL
@@ -36,12 +37,17 @@ def strategy_of(held: Held, world: int, per_node: int) -> DenseStrategy:
 def size_on_rank(unit: DenseUnit, cut_ranks: int) -> DenseSize:
     """What a rank computes of a unit, for each of its own samples: of a layer that is cut a part, for those of all that
     share it. Parameters stay those of the whole."""
-    size = unit.size
     if unit.held.cut is None or cut_ranks == 1:
-        return size
+        return unit.size
+    own = _cut_size(unit.size, unit.held.cut, cut_ranks)
+    return own if unit.size.recomputed is None else replace(own, recomputed=replace(own, recomputed=None))
+
+
+def _cut_size(size: DenseSize, cut: LayerCut, cut_ranks: int) -> DenseSize:
+    """A rank's part of a layer, but for what is computed again."""
     (product,), others = size.products, cut_ranks - 1
     rows = product.rows * cut_ranks
-    if unit.held.cut == "columns":
+    if cut == "columns":
         whole = product.rows * product.inputs  # each rank has all inputs of all samples
         return replace(
             size,
@@ -67,7 +73,8 @@ class UnitCalls:
     back: tuple[CollectiveCall, ...] = ()
     """Of the gradients of that, after it has gone backward."""
     answer: tuple[CollectiveCall, ...] = ()
-    """Of what nobody but the loss reads, and of its gradient, before it goes backward."""
+    """Of what nobody but the loss reads, and of its gradient, before it goes backward; then of what it reads once more,
+    where it is computed again."""
 
     @property
     def backward(self) -> tuple[CollectiveCall, ...]:
@@ -92,6 +99,7 @@ class _Placing:
         self._cut: dict[str, LayerCut | None] = {layer.name: unit.held.cut for unit in units for layer in unit.layers}
         self._numbers = {layer.name: layer.output.numbers for unit in units for layer in unit.layers}
         self._numbers[NUMERICAL] = workload.dense.numerical_features
+        self._blocks = {layer.name: layer.block for unit in units for layer in unit.layers}
         self._read = {name for unit in units for layer in unit.layers for name in layer.inputs}
 
     def calls(self, unit: DenseUnit) -> UnitCalls:
@@ -99,16 +107,25 @@ class _Placing:
         enter: list[CollectiveCall] = []
         back: list[CollectiveCall] = []
         answer: list[CollectiveCall] = []
+        again: list[CollectiveCall] = []
         for layer in unit.layers:
             for name in layer.inputs:
                 for call in self._brought(name, self._placed(name, writes=True), self._placed(layer.name)):
                     if call.phase == "forward":
                         enter.append(call)
+                        again += [call] * self._is_called_again(name, layer)
                     elif name != NUMERICAL:
                         back.append(call)
             if layer.name not in self._read:
                 answer += self._brought(layer.name, self._placed(layer.name, writes=True), OWN_SAMPLES)
-        return UnitCalls(tuple(enter), tuple(back), tuple(answer))
+        return UnitCalls(tuple(enter), tuple(back), (*answer, *again))
+
+    def _is_called_again(self, name: str, reader: SizedLayer) -> bool:
+        """Whether a layer that is computed again calls for what it reads once more: its block keeps what comes from
+        outside as it was written."""
+        if not is_checkpointed(self._workload.dense.checkpointing, reader.stated, reader.block):
+            return False
+        return self._cut.get(reader.name) is not None or self._blocks.get(name) == reader.block
 
     def _placed(self, name: str, *, writes: bool = False) -> Placed:
         """How a layer reads its inputs, or writes its output."""

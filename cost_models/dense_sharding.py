@@ -99,8 +99,21 @@ def sharded_bytes(topology: Topology, workload: Workload) -> ShardedBytes:
     two = [sum(gathered[first : first + 2]) for first in range(len(gathered))]
     of_ways = _by_strategy(units).items()
     held = [held_bytes(strategy, TrainedLayer(count, 0, 0), numbers, 0).kept for strategy, count in of_ways]
-    more = sum(unit.size.activation_elements - unit.unit.size.activation_elements for unit in units)
-    return ShardedBytes(sum(held) + workload.dense.extra_bytes, max(two, default=0.0), more)
+    return ShardedBytes(sum(held) + workload.dense.extra_bytes, max(two, default=0.0), _more_activations(units))
+
+
+def _more_activations(units: Iterable["HeldUnit"]) -> float:
+    """Numbers of a sample that cut layers keep beyond those of whole ones: all of them, and of blocks that are computed
+    again those of one."""
+    kept, again = 0.0, dict[str, float]()
+    for unit in units:
+        more = unit.size.activation_elements - unit.unit.size.activation_elements
+        if unit.size.recomputed is None or unit.unit.held.cut is None:
+            kept += more
+        else:
+            block = unit.unit.layers[0].block
+            again[block] = again.get(block, 0.0) + more
+    return kept + max(again.values(), default=0.0)
 
 
 def dense_bytes(topology: Topology, workload: Workload) -> float:

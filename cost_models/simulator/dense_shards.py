@@ -7,6 +7,7 @@ ZeRO's stages 1 and 2: whole weights are gathered after the optimizer. Layers wh
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 
 from cost_models.coefficients import SoftwareCoefficients
@@ -157,4 +158,5 @@ def _shared(unit: DenseUnit, ranks: int) -> DenseSize:
     else:
         inputs, read = inputs / ranks, read / ranks
     product = LayerProduct(inputs, outputs, layer.rows * ranks)
-    return DenseSize(size.macs, size.parameters, read + written, (product,), 0, read, written)
+    own = DenseSize(size.macs, size.parameters, read + written, (product,), 0, read, written)
+    return own if size.recomputed is None else replace(own, recomputed=own)

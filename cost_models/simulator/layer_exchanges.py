@@ -14,6 +14,7 @@ from cost_models.shards import Ints
 from cost_models.simulator.network import SimulatedNetwork
 from cost_models.simulator.program import COMPUTE, Label, Streams, TaskKind, Wait
 from cost_models.simulator.rank_groups import GroupCollectives
+from cost_models.workload.checkpoints import is_checkpointed
 from cost_models.workload.dense_sharding import LayerCut
 from cost_models.workload.layers import NUMERICAL
 from cost_models.workload.models import Workload
@@ -66,6 +67,7 @@ class LayerExchanges:
         self._cut = {name: cut for name, (_, cut) in layers.items()}
         self._numbers = {name: layer.output.numbers for name, (layer, _) in layers.items()}
         self._numbers[NUMERICAL] = workload.dense.numerical_features
+        self._blocks = {name: layer.block for name, (layer, _) in layers.items()}
         self._read = {name for layer, _ in layers.values() for name in layer.inputs}
         self._nodes = None
         if any(self._cut.values()):
@@ -79,11 +81,16 @@ class LayerExchanges:
         return waits
 
     def answer(self, unit: DenseUnit, step: int, waits: Sequence[Wait]) -> Sequence[Wait]:
-        """What a unit waits for that goes backward: the loss, where it is what the loss is of."""
+        """What a unit waits for that goes backward: the loss, where it is what the loss is of; and what it reads, once
+        more, where it is computed again and the exchange is inside what is."""
         for layer in unit.layers:
             if layer.name not in self._read:
                 waits = self._called(FORWARD, layer.name, None, step, waits)
                 waits = self._called(BACKWARD, layer.name, None, step, waits)
+            if is_checkpointed(self._dense.checkpointing, layer.stated, layer.block):
+                for name in layer.inputs:
+                    if self._cut.get(layer.name) or self._blocks.get(name) == layer.block:
+                        waits = self._called(FORWARD, name, layer.name, step, waits)
         return waits
 
     def back(self, unit: DenseUnit, step: int) -> Ints:

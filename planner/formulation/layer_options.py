@@ -5,7 +5,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from cost_models.activations import are_any_checkpointed
 from cost_models.cut_layers import why_uncut
 from cost_models.dense_sharding import is_shardable
 from cost_models.workload.dense_sharding import (
@@ -61,7 +60,7 @@ class LayerOptions:
 def layer_options(choices: DenseChoices | None, topology: Topology, workload: Workload) -> LayerOptions | None:
     """Those that a policy leaves open; None where it chooses no strategy layer by layer, or nothing can be sharded.
 
-    Layers without weights are held as the others are. Layers that are computed again are not cut.
+    Layers without weights are held as the others are.
     """
     if choices is None or choices.settled is not None or choices.by != "layer" or not workload.layers:
         return None
@@ -72,7 +71,7 @@ def layer_options(choices: DenseChoices | None, topology: Topology, workload: Wo
     has_nodes = topology.node_count > 1
     over: set[ShardedOver] = {each.over for each in plain if has_nodes or choices.over or each.over == "world"}
     whole = (Held(), *(each.of_others for each in plain if each.over in over))
-    ranks, cuts = topology.nodes[0].accelerators.count, () if are_any_checkpointed(workload) else CUTS
+    ranks = topology.nodes[0].accelerators.count
     ways: dict[str, tuple[Held, ...]] = {}
     for layer in workload.layers:
         rule = next((rule for rule in choices.layers if rule.matches(layer.name)), None)
@@ -81,13 +80,13 @@ def layer_options(choices: DenseChoices | None, topology: Topology, workload: Wo
         elif not layer.parameters:
             ways[layer.name] = (Held(),)
         else:
-            ways[layer.name] = (*whole, *_cut_ways(layer, cuts, ranks, has_copies=has_nodes))
+            ways[layer.name] = (*whole, *_cut_ways(layer, ranks, has_copies=has_nodes))
     return LayerOptions(ways, plain[0], choices.layers)
 
 
-def _cut_ways(layer: SizedLayer, cuts: Sequence[LayerCut], ranks: int, *, has_copies: bool) -> Iterator[Held]:
+def _cut_ways(layer: SizedLayer, ranks: int, *, has_copies: bool) -> Iterator[Held]:
     """Ways that cut a layer's work over the ranks of a node."""
-    for cut in cuts if ranks > 1 else ():
+    for cut in CUTS if ranks > 1 else ():
         if not why_uncut(layer, cut, ranks):
             for strategy in STRATEGY_WORDS if has_copies else STRATEGY_WORDS[:1]:
                 yield Held(strategy, "world", cut)

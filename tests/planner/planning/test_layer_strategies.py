@@ -85,6 +85,23 @@ def test_a_pair_of_layers_calls_as_megatron_does() -> None:
     assert (gather.operation, gather.buffer_bytes) == ("all_gather", node_bytes * NARROW)
 
 
+def test_a_pair_that_is_computed_again_calls_once_more() -> None:
+    """What columns read, which each block keeps as its ranks' own samples; not what the last layer reads, which its
+    block keeps as it was summed. The plan is verified."""
+    model = _model(sharding={"layers": PAIR}, checkpointing="full")
+    units = dense_units(model)
+    wide, narrow, out = calls_of_units(model, units, 8, 4)[-3:]
+    assert wide.answer == wide.enter
+    assert narrow.answer == ()
+    assert out.answer == ()
+    assert len(out.enter) == 1
+    found = _planned({"strategy": "fsdp", "layers": PAIR}, checkpointing="full")
+    assert verify(found) == []
+    assert found.objective is not None
+    assert found.simulated is not None
+    assert found.objective.step_s == pytest.approx(found.simulated.step_s, rel=0.03)
+
+
 @pytest.mark.parametrize(
     ("rule", "words"),
     [
