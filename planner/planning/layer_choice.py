@@ -97,7 +97,7 @@ class _Turns:
             proposals = [options.sharding(held, layers) for held in relaxation.proposals()]
         except ValueError:  # too many strategies together for the programme
             return None
-        costed = Costed(_Beside(plan, self.question).step_s, relaxation.at_least_s)
+        costed = Costed(TablesInPlace(plan, self.question).step_s, relaxation.at_least_s)
         others = {each.words: each for each in proposals if each.words != own.words}
         ordered = sorted(others.values(), key=costed.of)
         start = min((own, *ordered), key=costed.of)
@@ -144,7 +144,7 @@ def _stated(plan: Plan) -> DenseSharding:
     return DenseSharding(strategy=plan.dense.strategy, over=plan.dense.over, layers=plan.dense.layers)
 
 
-class _Beside:
+class TablesInPlace:
     """What steps take with the tables where a plan has them."""
 
     def __init__(self, plan: Plan, question: Question) -> None:
