@@ -49,8 +49,8 @@ class LayerLoads:
     busy_s: dict[Channel, Floats]
     """[K, S] seconds of each channel."""
     late_s: Floats
-    """[S] what the dense part takes one after the other on the first kind of rank: the forward pass of what needs
-    vectors, then gathers and sums of the backward pass."""
+    """[2, S] what the dense part takes one after the other on the first kind of rank: the forward pass of what needs
+    vectors, or its gathers; then gathers and sums of the backward pass."""
     update_s: Floats
     """[S] of the optimizer, on the kind of rank that takes longest."""
     gather_s: Floats
@@ -104,7 +104,7 @@ class DenseLoads:
         trained = TrainedLayer(layer.parameters, 0, 0)
         return LayerLoads(
             busy_s,
-            np.array([self._late_s(layer, held, self._strategy(held)) for held in ways]),
+            np.array([self._late_s(layer, held, self._strategy(held)) for held in ways]).T,
             np.array([self._update_s(layer, each) for each in strategies]),
             np.array([self._gather_after_update_s(layer, each) for each in strategies]),
             np.floor([held_bytes(each, trained, self._numbers, 0).kept for each in strategies]),
@@ -118,7 +118,7 @@ class DenseLoads:
         is_first, size = self._is_first[reader.name], writer.output.numbers * self._workload.dense.activation_bytes
         late = {pair: 0.0 if is_first else self._forward_s(size, *pair) for pair in made}
         none = np.zeros(len(pairs))
-        return LayerLoads(busy_s, np.array([late[pair] for pair in pairs]), none, none, none)
+        return LayerLoads(busy_s, np.array([[late[pair] for pair in pairs], none]), none, none, none)
 
     def _strategy(self, held: Held) -> DenseStrategy:
         return strategy_of(held, self._world, self._per_node)
@@ -152,18 +152,21 @@ class DenseLoads:
             self._add(busy_s, self._of_loss(layer, self._placed(held, writes=True), is_first=unit.is_first))
         return busy_s
 
-    def _late_s(self, layer: SizedLayer, held: Held, strategy: DenseStrategy) -> float:
+    def _late_s(self, layer: SizedLayer, held: Held, strategy: DenseStrategy) -> tuple[float, float]:
         """See `LayerLoads`."""
-        unit, seconds = replace(self._sizes[layer.name], held=held), 0.0
+        unit, seconds, gathers_s = replace(self._sizes[layer.name], held=held), 0.0, 0.0
         if not unit.is_first:
             size, kind = size_on_rank(unit, strategy.cut_ranks), self._kinds[0]
             seconds += size_seconds(self._workload, size, self._samples, kind, self._passes, forward_only=True)
             numbers = self._workload.dense.numerical_features * self._workload.dense.activation_bytes
             seconds += layer.inputs.count(NUMERICAL) * self._forward_s(numbers, OWN_SAMPLES, self._placed(held))
+            calls = self._weight_calls(layer.parameters, strategy)
+            gathers_s = sum(self._carried_s(call) for call in calls if call.phase == "forward")
         calls = [call for call in self._weight_calls(layer.parameters, strategy) if call.phase == "backward"]
         gathers = [call for call in calls if call.operation == "all_gather" and not self._stays_whole(layer, call)]
         sums = [call for call in calls if call.operation != "all_gather"][:1]
-        return seconds + sum(self._carried_s(call) for call in (*gathers, *sums))
+        after_s = sum(self._carried_s(call) for call in (*gathers, *sums))
+        return seconds + after_s, gathers_s + after_s
 
     def _carried_s(self, call: CollectiveCall) -> float:
         """Seconds for which links carry a call, as a part of a large one."""

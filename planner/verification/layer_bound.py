@@ -40,9 +40,20 @@ from planner.problem.rounding import ROUNDING
 from planner.verification.proof import read_proof
 from planner.verification.protocol_proofs import at_protocols_of
 
-SHARES = ((0.0, 0.0), (0.5, 0.0), (1.0, 0.0), (0.5, 0.5), (0.25, 0.75), (0.0, 1.0))
-"""Of the weight of the dense stage that are tried, beside what a proof has: on devices, and on what follows each other
-there (`LayerLoads.late_s`)."""
+SHARES = (
+    (0.0, (0.0, 0.0)),
+    (0.5, (0.0, 0.0)),
+    (1.0, (0.0, 0.0)),
+    (0.5, (0.5, 0.0)),
+    (0.0, (1.0, 0.0)),
+    (0.0, (0.5, 0.5)),
+    (0.25, (0.5, 0.25)),
+)
+"""Of the weight of the dense stage that are tried, beside what a proof has: on devices, and on the two ways in which
+something follows each other there (`LayerLoads.late_s`)."""
+
+
+Late = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -51,8 +62,8 @@ class LayerPrices:
 
     of_channel: Mapping[Channel, Floats]
     """[K] of a second of each channel, on all ranks of a kind together."""
-    late: float
-    """Weight of what follows each other in the dense stage."""
+    late: Late
+    """Weights of what follows each other in the dense stage."""
     byte_s: float
     """Seconds of a byte of HBM on every rank."""
     update: float
@@ -61,7 +72,7 @@ class LayerPrices:
 
     def of(self, loads: LayerLoads) -> Floats:
         """[S] what strategies cost, their bytes aside."""
-        total = loads.gather_s + self.update * loads.update_s + self.late * loads.late_s
+        total = loads.gather_s + self.update * loads.update_s + np.array(self.late) @ loads.late_s
         for channel in CHANNELS:
             total = total + self.of_channel[channel] @ loads.busy_s[channel]
         return np.asarray(total)
@@ -128,20 +139,20 @@ class LayerRelaxation:
         return Formulation.of_options(self._model, planned_options(self._plan.provenance, self._model, choices))
 
     @cached_property
-    def multipliers(self) -> tuple[tuple[Multipliers, float], ...]:
-        """Those of the plan's proofs at all protocols, on the columns of this question; each with the weight of what
-        follows each other in the dense stage."""
+    def multipliers(self) -> tuple[tuple[Multipliers, Late], ...]:
+        """Those of the plan's proofs at all protocols, on the columns of this question; each with the weights of
+        what follows each other in the dense stage."""
         choices = allowed_choices(self._own, self._plan.provenance.policy)
         own = Formulation.of_options(self._own, planned_options(self._plan.provenance, self._own, choices))
         proof = self._plan.proof
-        found: list[tuple[Multipliers, float]] = []
+        found: list[tuple[Multipliers, Late]] = []
         assert proof is not None
         for each in (proof, *proof.at_other_protocols):
             at = at_protocols_of(each, own)
             found += self._moved(read_proof(each, at.model, at.problem)[0])
         return tuple(found)
 
-    def prices(self, multipliers: Multipliers, late: float, update: float) -> LayerPrices:
+    def prices(self, multipliers: Multipliers, late: Late, update: float) -> LayerPrices:
         """What layers cost at some multipliers."""
         value = self._values(multipliers)
         of_channel = {channel: (self._model.base.of_channel(channel) * value).sum(axis=1) for channel in CHANNELS}
@@ -186,7 +197,7 @@ class LayerRelaxation:
         found = []
         for multipliers, late in self.multipliers:
             others_s = min(_besides_s(problem, multipliers) for problem in problems)
-            others_s -= late * float(self._model.base.after_dense_s)
+            others_s -= sum(late) * float(self._model.base.after_dense_s)
             for update in (0.0, 1.0):
                 prices = self.prices(multipliers, late, update)
                 beside_s = others_s + overhead_s * (1.0 - update)
@@ -219,7 +230,7 @@ class LayerRelaxation:
         np.add.at(value, kinds, multipliers.weight * self._sizes[:, None])
         return np.asarray(value)
 
-    def _moved(self, own: Multipliers) -> Iterator[tuple[Multipliers, float]]:
+    def _moved(self, own: Multipliers) -> Iterator[tuple[Multipliers, Late]]:
         """The multipliers on the columns of this question, with more and more of the weight of the dense stage on
         devices: a proof for one dense part has it on whatever ends last there."""
         model, stages = self._model, self._model.stages
@@ -235,7 +246,7 @@ class LayerRelaxation:
             if self._own.stages[stage] not in ("dense", COPY_CONTENTION) and self._own.stages[stage] in stages
         }
         for share, late in SHARES:
-            yield Multipliers(self._on_devices(weight, share, late), own.byte, of_table), late
+            yield Multipliers(self._on_devices(weight, share, sum(late)), own.byte, of_table), late
 
     def _on_devices(self, weight: Floats, share: float, late: float) -> Floats:
         """[D, C] the weights with at least a share of that of the dense stage on devices, all that is not `late` on
