@@ -100,10 +100,12 @@ class _Turns:
         costed = Costed(TablesInPlace(plan, self.question).step_s, relaxation.at_least_s)
         others = {each.words: each for each in proposals if each.words != own.words}
         ordered = sorted(others.values(), key=costed.of)
-        start = min((own, *ordered), key=costed.of)
-        changed = options.sharding(improved(options.held(start), options, layers, costed), layers)
+        starts = dict.fromkeys((own.words, min((own, *ordered), key=costed.of).words))
+        of_words = {own.words: own, **others}
+        held = (improved(options.held(of_words[words]), options, layers, costed) for words in starts)
+        changed = sorted((options.sharding(each, layers) for each in held), key=costed.of)
         unfit = [each for each in ordered if math.isinf(costed.of(each))]
-        found = (self._shorter(plan, each) for each in (changed, *unfit))
+        found = (self._shorter(plan, each) for each in (*changed, *unfit))
         return next((each for each in found if each is not None), None)
 
     def _shorter(self, plan: Plan, sharding: DenseSharding) -> Plan | None:
