@@ -111,7 +111,8 @@ class Peak:
         return sum(self._after_forward.values()) - sum(self._in_exchange.values())
 
     @cached_property
-    def _received_bytes(self) -> float:
+    def received_bytes(self) -> float:
+        """Bytes of the embeddings of a rank's samples, as they are received."""
         tables, modules = self.workload.tables, self.workload.tower_modules
         per_sample = sum(
             (each.feature_count * each.poolings if each.pooled else each.pooling_factor) * each.dim for each in tables
@@ -120,18 +121,23 @@ class Peak:
         return float(per_sample * written_bytes(self.workload.communication.forward) * self.samples_per_rank)
 
     @cached_property
+    def tower_elements(self) -> float:
+        """Numbers that modules of towers keep of each sample of a rank: of its samples in each tower."""
+        towers = [size.activation_elements for size in tower_sizes(self.workload)]
+        return float(max(towers, default=0) * len(towers))
+
+    @cached_property
     def _after_forward(self) -> dict[str, float]:
         dense = self.workload.dense
         kept = kept_elements(self.workload)
         kept += self.sharded.more_activations if self.sharded is not None else 0.0
-        towers = [size.activation_elements for size in tower_sizes(self.workload)]
-        kept += max(towers, default=0) * len(towers)  # of the samples of a rank in each tower
+        kept += self.tower_elements
         activations = float(kept * dense.activation_bytes * self.samples_per_rank)
-        return {"activations": activations, "embeddings": self._received_bytes}
+        return {"activations": activations, "embeddings": self.received_bytes}
 
     @cached_property
     def _in_exchange(self) -> dict[str, float]:
-        return {"embeddings": GRADIENT_COPIES * self._received_bytes}
+        return {"embeddings": GRADIENT_COPIES * self.received_bytes}
 
     @property
     def _output_copies(self) -> float:

@@ -1,12 +1,15 @@
 """`planner memory`: who takes which bytes where."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from planner.cli import flags, inputs, streams
 from planner.cli.streams import Format
+
+if TYPE_CHECKING:
+    from planner.document.plan import Plan
 
 
 def memory(
@@ -18,21 +21,28 @@ def memory(
     set_: flags.SetFlag = None,
     policy: flags.PolicyFlag = None,
     reserve: flags.ReserveFlag = None,
+    course: Annotated[
+        bool, typer.Option("--course", help="HBM of each rank from moment to moment of a step of the plan.")
+    ] = False,
     output_format: flags.FormatFlag = Format.TABLE,
 ) -> None:
     """Break down the bytes in each memory tier.
 
     Weights, optimizer state, caches, ids and outputs in flight, dense part
     and reserve: for a plan, or for a whole workload beside a cluster's
-    capacity.
+    capacity. --course: when what is in HBM, and at which moment it is
+    fullest.
 
     \b
     Examples:
       planner memory plan.json
+      planner memory plan.json --course
       planner memory --topology zionex-16 --workload dlrm-dcnv2
     """
     if (plan is None) == (topology is None):
         raise typer.BadParameter("give either a plan document or --topology and --workload")
+    if plan is None and course:
+        raise typer.BadParameter("--course is of a plan document: before a plan no rank holds anything")
 
     from planner.formulation.checkpoint_choices import expect_one_checkpointing
     from planner.formulation.dense_choices import expect_one_strategy
@@ -53,6 +63,9 @@ def memory(
             reserve=reserve,
         )
         document = load_plan(plan)
+        if course:
+            _show_course(document, output_format)
+            return
         records, warning = report.of_plan(document), words.crowded(document)
     else:
         assert topology is not None
@@ -70,3 +83,14 @@ def memory(
         streams.write_records(records, output_format)
     if warning is not None:
         streams.say(warning)
+
+
+def _show_course(document: "Plan", output_format: Format) -> None:
+    """Print the HBM of the ranks over a step."""
+    from planner.reports import memory_course as report
+
+    course = report.course_of_plan(document)
+    if output_format.is_text:
+        report.render(course, streams.console(output=output_format))
+    else:
+        streams.write_records(report.records(course), output_format)

@@ -14,6 +14,7 @@ from planner.document.plan import Objective, Plan, StageTime
 from planner.document.planned import placed_shards, planned_model
 from planner.reports.dense_strategy import strategy_words
 from planner.reports.pages.charts import Bars, Chart, Json, LeftOut, View, bars, hover
+from planner.reports.pages.memory_course import course_charts
 from planner.reports.pages.page import Page, PageColumn, Table
 from planner.reports.pages.palette import INK, STAGE_COLOURS, colours
 from planner.reports.pages.plan_cluster import cluster
@@ -69,6 +70,7 @@ def _charts(plan: Plan, objective: Objective, model: CostModel) -> list[Chart | 
         cluster(simulation),
         loads(plan, linearised),
         memory(plan, model),
+        *course_charts(plan),
         treemap(plan),
         top_tables(plan, linearised),
     ]

@@ -218,3 +218,14 @@ def test_a_rating_has_no_stages_in_time() -> None:
     page = plan_page(rated)
     assert [each.name for each in page.charts if isinstance(each, Chart)] == CHARTS[1:]
     assert page.facts[1].startswith("Rating ")
+
+
+def test_memory_over_the_step_is_that_of_the_fullest_rank(found: Plan, page: Page) -> None:
+    """Bars add up to the course of its rank; a rating of another planner has none."""
+    from planner.reports.memory_course import course_of_plan
+
+    course, drawn = course_of_plan(found), chart(page, "course")
+    rank, _ = course.fullest
+    heights = np.sum([trace["x"] for trace in drawn.views[0].data], axis=0)
+    assert heights / heights.max() == pytest.approx(course.totals[rank] / course.totals[rank].max())
+    assert f"rank {rank}" in drawn.note
