@@ -16,8 +16,12 @@ from cost_models.shards import (
     IS_IN_PLACE,
     IS_MIXED,
     IS_SPLIT,
+    IS_STASHED,
+    MEMORY_DDR,
     MEMORY_HBM,
     MEMORY_TIERS,
+    STASHES_STATE,
+    STASHES_WEIGHTS,
     Blocks,
     Floats,
     Ints,
@@ -83,8 +87,17 @@ def has_way_to_update(tables: Tables, blocks: Blocks) -> NDArray[np.bool_]:
     return np.asarray(~(lacks_cache | (replicated & (state_memory(blocks) != HOME[blocks.tier]))))
 
 
+def stashed_bytes(tables: Tables, blocks: Blocks) -> Floats:
+    """[n] bytes of whole blocks that leave HBM between the passes: rows, their optimizer state, or both."""
+    rows, tier = tables.rows[blocks.table].astype(float), blocks.tier
+    weights = rows * tables.row_bytes(blocks.table, blocks.columns, blocks.dtype)
+    state = rows * tables.row_state_bytes(blocks.table, blocks.columns)
+    return np.asarray(np.where(STASHES_WEIGHTS[tier], weights, 0.0) + np.where(STASHES_STATE[tier], state, 0.0))
+
+
 def block_bytes(tables: Tables, blocks: Blocks, batching: Batching) -> dict[tuple[int, Component], BlockLoad]:
-    """Bytes of each block by (memory tier, component)."""
+    """Bytes of each block by (memory tier, component), at the step's peak: what is stashed is in DDR then, where its
+    pages are pinned for the whole step."""
     table = blocks.table
     rows = tables.rows[table].astype(float)
     weights = rows * tables.row_bytes(table, blocks.columns, blocks.dtype)
@@ -95,8 +108,10 @@ def block_bytes(tables: Tables, blocks: Blocks, batching: Batching) -> dict[tupl
     out: dict[tuple[int, Component], BlockLoad] = {}
     for tier in range(len(MEMORY_TIERS)):
         share = np.where(home == tier, 1.0 - hot, hot if tier == MEMORY_HBM else 0.0)
-        out[tier, "weights"] = BlockLoad(by_rows=share * weights)
+        kept, away = ~STASHES_WEIGHTS[blocks.tier], STASHES_WEIGHTS[blocks.tier] & (tier == MEMORY_DDR)
+        out[tier, "weights"] = BlockLoad(by_rows=(share * kept + away) * weights)
         of_state = np.where(apart, state_home == tier, share)
+        of_state = np.where(STASHES_STATE[blocks.tier], tier == MEMORY_DDR, of_state)
         out[tier, "optimizer"] = BlockLoad(by_rows=of_state * state)
     remap = rows * remap_row_bytes(tables.rows[table])
     for memory in np.unique(HOME[IS_SPLIT]).tolist():
@@ -126,7 +141,7 @@ def is_supported(blocks: Blocks, memory_bytes: tuple[int, ...]) -> NDArray[np.bo
     """[n] whether a rank with these memories has those that a block needs, its optimizer state included."""
     has = np.array(memory_bytes) > 0
     has[MEMORY_HBM] = True
-    return np.asarray(has[HOME[blocks.tier]] & has[state_memory(blocks)])
+    return np.asarray(has[HOME[blocks.tier]] & has[state_memory(blocks)] & (has[MEMORY_DDR] | ~IS_STASHED[blocks.tier]))
 
 
 def pool_bytes(

@@ -2,7 +2,8 @@
 
 The bytes are those that a plan counts (see `memory`, `peak`, `activations`), each at the moments at which it is there.
 A plan counts one number for each rank: the larger of two moments, with the vectors of its shards by a straight line
-that is never below it. So no moment takes more than the plan counts.
+that is never below it. So no moment takes more than the plan counts. Tables that are stashed leave and come back as
+activations come and go; where these come twice, with checkpointing, they stay away until the backward pass has ended.
 """
 
 from dataclasses import dataclass, replace
@@ -10,14 +11,16 @@ from functools import cached_property
 
 import numpy as np
 
-from cost_models.activations import course_of, kept_blocks, kept_elements
+from cost_models.activations import are_any_checkpointed, course_of, kept_blocks, kept_elements
 from cost_models.memory import block_bytes
 from cost_models.peak import GRADIENT_COPIES
-from cost_models.shards import MEMORY_HBM, Floats, PlacedShards
+from cost_models.shards import IS_STASHED, MEMORY_DDR, MEMORY_HBM, Floats, PlacedShards
 from cost_models.step import StepModel
 
 TABLES = ("weights", "optimizer", "gradients", "cache", "remap")
 """What tables take for good; ids and vectors come and go."""
+STASHED = ("weights", "optimizer")
+"""What of them may be in DDR between the passes."""
 PARTS = (*TABLES, "copies", "parameters", "gathered", "ids", "next_ids", "vectors", "embeddings", "activations")
 """What HBM is taken for. `gradients` are of replicated tables, `copies` of such as are cut over replicas; `parameters`
 the dense part's, with gradients and state; `ids` of the batch in work, as loaded and as received, `next_ids` of those
@@ -64,6 +67,8 @@ class _Moment:
     numbers: float = 0.0
     gathered: bool = False
     """Whether units of a dense part whose weights are gathered are there."""
+    away: float = 0.0
+    """Share of what tables stash that is in DDR."""
 
 
 def memory_course(model: StepModel, placed: PlacedShards) -> MemoryCourse:
@@ -72,6 +77,10 @@ def memory_course(model: StepModel, placed: PlacedShards) -> MemoryCourse:
     moments = _moments(model)
     course = np.zeros((world, len(moments), len(PARTS)))
     of_shards = _shard_parts(model, placed)
+    back = 1 - np.array([moment.away for moment in moments])
+    for name in STASHED:
+        of_rank = np.bincount(placed.rank, weights=of_shards.pop(f"stashed_{name}"), minlength=world)
+        course[:, :, parts[name]] += of_rank[:, None] * back
     for name, size in of_shards.items():
         of_rank = np.bincount(placed.rank, weights=size, minlength=world)
         times = np.array([moment.vectors for moment in moments]) if name == "vectors" else np.ones(len(moments))
@@ -93,7 +102,7 @@ def memory_course(model: StepModel, placed: PlacedShards) -> MemoryCourse:
 def _shard_parts(model: StepModel, placed: PlacedShards) -> dict[str, Floats]:
     """[n] bytes of HBM of each shard, its vectors once."""
     blocks, which = placed.blocks.distinct
-    named = (*TABLES, "ids", "vectors", "next_ids")
+    named = (*TABLES, "ids", "vectors", "next_ids", *(f"stashed_{name}" for name in STASHED))
     fixed, by_rows = ({name: np.zeros(len(blocks)) for name in named} for _ in range(2))
     for copies, own in model.models_by_copies:
         here = np.flatnonzero(model.copies[blocks.table] == copies)
@@ -104,6 +113,9 @@ def _shard_parts(model: StepModel, placed: PlacedShards) -> dict[str, Floats]:
                     name = "vectors" if component == "outputs" else component
                     fixed[name][here[index]] += load.fixed
                     by_rows[name][here[index]] += load.by_rows
+                elif tier == MEMORY_DDR and component in STASHED:
+                    of_stash = np.where(IS_STASHED[part.tier], load.by_rows, 0.0)
+                    by_rows[f"stashed_{component}"][here[index]] += of_stash
             ids = [block_bytes(tables, part, each)[MEMORY_HBM, "ids"].by_rows for each in (own.batching, alone)]
             by_rows["next_ids"][here[index]] += ids[0] - ids[1]
     share = placed.rows / model.tables.rows[placed.blocks.table]
@@ -118,8 +130,15 @@ def _moments(model: StepModel) -> list[_Moment]:
         passes = [_Moment(f"forward {name}", 1, 1, numbers, gathered=True) for name, numbers in forward]
         return [_Moment("lookup", 1), _Moment("vectors sent", 1, 1), *passes]
     moments = [_Moment("lookup", 1), _Moment("vectors sent", 1, 1)]
-    moments += [_Moment(f"forward {name}", 0, 1, numbers, gathered=True) for name, numbers in forward]
-    moments += [_Moment(f"backward {name}", 0, 1, numbers, gathered=True) for name, numbers in backward]
+    highest, least = max(kept for _, kept in (*forward, *backward)), model.peak.tower_elements
+    returns_late = are_any_checkpointed(model.workload)
+
+    def pass_of(words: str, kept: float, *, is_away: bool) -> _Moment:
+        away = 1.0 if is_away or highest <= least else (kept - least) / (highest - least)
+        return _Moment(words, 0, 1, kept, gathered=True, away=away)
+
+    moments += [pass_of(f"forward {name}", kept, is_away=False) for name, kept in forward]
+    moments += [pass_of(f"backward {name}", kept, is_away=returns_late) for name, kept in backward]
     moments.append(_Moment("gradients sent", GRADIENT_COPIES, GRADIENT_COPIES, gathered=True))
     moments += [_Moment("tables updated", 1), _Moment("dense part updated")]
     if not model.peak.static_buffers:

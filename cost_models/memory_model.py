@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from cost_models.model import BlockCosts, BlockMemory, Column, CostModel
 from cost_models.resources import DEVICE, Resource
-from cost_models.shards import Blocks, Ints
+from cost_models.shards import Blocks, Floats, Ints
 from cost_models.workload.models import Workload
 
 
@@ -23,7 +23,7 @@ class MemoryModel(CostModel):
         self.whole = whole
         self.name, self.quantity, self.unit = whole.name, whole.quantity, whole.unit
         self.node_colocated_shardings, self.cache_fractions = whole.node_colocated_shardings, whole.cache_fractions
-        self.chooses_dtypes = whole.chooses_dtypes
+        self.chooses_dtypes, self.stashes = whole.chooses_dtypes, whole.stashes
         self.tables, self.coefficients = whole.tables, whole.coefficients
         self.kind_of_rank, self.node_of_rank = whole.kind_of_rank, whole.node_of_rank
         self.constants, self.base_loads = np.zeros(1), np.zeros((whole.kind_count, 1))
@@ -59,6 +59,10 @@ class MemoryModel(CostModel):
     def block_memory(self, blocks: Blocks, kind: int) -> BlockMemory:
         """The whole model's."""
         return self.whole.block_memory(blocks, kind)
+
+    def returned_memory(self, blocks: Blocks) -> tuple[float, Floats, Floats]:
+        """The whole model's."""
+        return self.whole.returned_memory(blocks)
 
     def block_costs(self, blocks: Blocks, kind: int) -> BlockCosts:
         """The bytes, and no seconds."""

@@ -102,6 +102,9 @@ class CostModel(ABC):
     """Whether it costs a table in any format, not in the workload's alone."""
     copies_apart: bool = False
     """Whether the ranks that have the same shards of a table are whole nodes apart, instead of neighbours."""
+    stashes: bool = False
+    """Whether tables may leave HBM between the passes of a step. HBM has then two moments to hold: the peak without
+    what is stashed, as `base_bytes` and costs of blocks count it, and the one when everything is back."""
     without_error_bars: str | None = "a rating is no time: there are no measurements that it could be compared with"
     """Why predictions carry no error bar; None where they do."""
     cluster: Topology
@@ -266,7 +269,22 @@ class CostModel(ABC):
         """Stage times and bytes of a placement, summed shard by shard; with devices that take `slowness` [W] times as
         long as usual."""
         load, stored = self.rank_loads(placed, slowness)
-        return self._evaluation(load, stored + self.base_bytes)
+        stored = stored + self.base_bytes
+        if self.stashes:
+            stored[:, 0] = np.maximum(stored[:, 0], self.returned_bytes(placed))
+        return self._evaluation(load, stored)
+
+    def returned_memory(self, blocks: Blocks) -> tuple[float, Floats, Floats]:  # noqa: ARG002
+        """Bytes of HBM when everything that was stashed is back: of each rank before any table is placed; [n] of each
+        block, fixed on each rank that takes part, and times its share of the rows."""
+        raise ValueError(f"the cost model {self.name} stashes no tables")
+
+    def returned_bytes(self, placed: PlacedShards) -> Floats:
+        """[W] bytes of HBM of each rank then."""
+        distinct, which = placed.blocks.distinct
+        base, fixed, by_rows = self.returned_memory(distinct)
+        size = fixed[which] + by_rows[which] * (placed.rows / self.tables.rows[placed.blocks.table])
+        return np.asarray(base + np.bincount(placed.rank, weights=size, minlength=len(self.kind_of_rank)))
 
     def rank_loads(self, placed: PlacedShards, slowness: Floats | None = None) -> tuple[Floats, Floats]:
         """[W, C] seconds that each rank brings to its resources, and the bytes [W, M] on it of what is placed."""

@@ -100,6 +100,12 @@ class Peak:
         return always | {"activations": 0.0} | self._in_exchange
 
     @property
+    def returned_bytes(self) -> float:
+        """Bytes on every rank, whatever is placed, when gradients of the embeddings are exchanged."""
+        loaded = self.residency.loaded * self.loaded_bytes
+        return loaded + sum(self._parameters.values()) + sum(self._in_exchange.values())
+
+    @property
     def _parameters(self) -> dict[str, float]:
         if self.sharded is None:
             return {"parameters": parameter_bytes(self.workload)}

@@ -4,6 +4,7 @@ from cost_models.amounts import NO_RESERVE, Reserve
 from cost_models.hugectr import HugeCTRModel
 from cost_models.model import CostModel
 from cost_models.replicas import Replicas, ranks_of
+from cost_models.software import software_of
 from cost_models.stages import VectorExchange
 from cost_models.step import StepModel
 from cost_models.torchrec.model import TorchRecModel
@@ -28,9 +29,12 @@ def cost_model(
     reserve: Reserve = NO_RESERVE,
     exchange: VectorExchange = "flat",
     replicas: Replicas | None = None,
+    *,
+    stashes: bool = False,
 ) -> CostModel:
     """The costs of a workload on a topology under the model called `name`, with a reserve of memory kept free and
     vectors that are exchanged so; of one group of ranks, where these are in groups that have `replicas` of the tables.
+    `stashes`: whether tables may leave HBM between the passes of a step.
 
     Raises InputError for an unknown name, for an exchange that the model or the cluster does not have, for a model that
     knows one world of ranks only, and for groups that cannot be.
@@ -52,6 +56,10 @@ def cost_model(
         raise InputError.at(workload.name, reason, path="towers")
     if reason := _why_uncompressed(name, workload, replicas):
         raise InputError.at(workload.name, reason, path="tables")
+    if stashes and (reason := why_no_stash(name, workload, replicas)):
+        raise InputError.at("policy", f"no table is stashed {reason}; leave stash out", path="stash")
+    if stashes:
+        return StepModel(topology, workload, reserve, exchange, stashes=True)
     if replicas is None:
         return COST_MODELS[name](topology, workload, reserve, exchange)
     if name != StepModel.name:
@@ -74,6 +82,19 @@ def _why_uncompressed(name: str, workload: Workload, replicas: Replicas | None) 
         return (
             f"modules of towers read whole vectors, and those of {short[0].name!r} are projected after; leave one out"
         )
+    return None
+
+
+def why_no_stash(name: str, workload: Workload, replicas: Replicas | None) -> str | None:
+    """Why no table leaves HBM between the passes, as the end of a sentence; None where some may."""
+    if name != StepModel.name:
+        return f"by the cost model {name}, which knows no moments of a step; use --cost-model {StepModel.name}"
+    if workload.mode != "training":
+        return f"where nothing is trained, as by {workload.name}: there is no second pass to be back for"
+    if software_of(workload).static_buffers:
+        return f"by {workload.software}, whose buffers are there for the whole step; use torchrec"
+    if replicas is not None:
+        return "where tables have copies, whose rows are cut and averaged in HBM (replicas)"
     return None
 
 

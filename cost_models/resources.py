@@ -41,6 +41,9 @@ RESOURCE_KINDS: dict[str, ResourceKind] = {
         ResourceKind("uplink", "uplink of", "switch", "network"),
         ResourceKind("host_link", "its own PCIe link", "rank", "host", is_below_hbm=True),
         ResourceKind("pcie", "PCIe switch", "pcie_switch", "host", is_below_hbm=True),
+        ResourceKind("stash", "PCIe switch, stashed tables both ways", "pcie_switch", "host"),
+        ResourceKind("stash_out", "PCIe switch, tables that leave, then the backward pass", "pcie_switch", "host"),
+        ResourceKind("stash_in", "the forward pass, then PCIe switch, tables that come back", "pcie_switch", "host"),
         ResourceKind("fetches", "its own cache misses", "rank", "host", is_below_hbm=True),
         ResourceKind("front_end", "front-end cards of its node", "node", "storage", is_below_hbm=True),
         *(
@@ -100,6 +103,7 @@ class Resource:
 DEVICE, HOST_LINK, PCIE, FETCHES, FRONT_END = (
     Resource(kind) for kind in ("device", "host_link", "pcie", "fetches", "front_end")
 )
+STASH, STASH_OUT, STASH_IN = (Resource(kind) for kind in ("stash", "stash_out", "stash_in"))
 HOST_LINK_OUT, HOST_LINK_IN = (Resource("host_link", way) for way in WAYS)
 LINK_OUT, LINK_IN = (Resource("link", way) for way in WAYS)
 NIC_OUT, NIC_IN = (Resource("nic", way) for way in WAYS)

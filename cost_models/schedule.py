@@ -26,6 +26,9 @@ from cost_models.resources import (
     HOST_LINK_OUT,
     NIC_OUT,
     PCIE,
+    STASH,
+    STASH_IN,
+    STASH_OUT,
     WAYS,
     Resource,
 )
@@ -84,9 +87,11 @@ class Schedule:
         copies: Replicas | None = None,
         update: DenseUpdate,
         copy_meets_rows: bool = False,
+        stashes: bool = False,
     ) -> None:
         """`update`: what the dense optimizer takes. `copies`: how copies of all tables, or of some, are kept
-        together; None where no table has any. `copy_meets_rows`: whether rows may wait for the copy of a batch."""
+        together; None where no table has any. `copy_meets_rows`: whether rows may wait for the copy of a batch.
+        `stashes`: whether tables may leave HBM between the passes."""
         self._topology, self._workload = topology, workload
         self._kinds, self._software, self.has_towers = kinds, software, has_towers
         self._in_phases = software.exchange_in_phases and not has_towers
@@ -106,6 +111,7 @@ class Schedule:
             gathers_dense=sharding_of(workload).gathers_after_update,
             gathers_units=sharding_of(workload).gathers_units or sharding_of(workload).cuts,
             copy_meets_rows=copy_meets_rows,
+            stashes=stashes,
         )
         self.stage_of_term: dict[str, str] = stage_of_terms(self._setting)
         self.stages: tuple[str, ...] = tuple(dict.fromkeys(self.stage_of_term.values()))
@@ -129,6 +135,7 @@ class Schedule:
             "reduction": exchange + (with_ids if self.all_reduce_meets_ids else []),
             "fetch": self.fetched_over,
             "copy": [HOST_LINK],
+            "stash": [STASH, STASH_OUT, STASH_IN, *self._own_link_ways],
             "nothing": [],
         }
         over = {term.name: term.over for term in TERMS}
@@ -167,8 +174,13 @@ class Schedule:
         link where they meet what ranks exchange."""
         over_network = any(rates.is_remote for kind in self._kinds for rates in kind.memories.values())
         cards = (FRONT_END,) if over_network else ()
-        own = (HOST_LINK_OUT, HOST_LINK_IN) if self.is_prefetched and self._exchanges_over_host_links else ()
+        own = self._own_link_ways if self.is_prefetched else ()
         return (PCIE, *cards, *map(Resource, self.memories), FETCHES, *own)
+
+    @property
+    def _own_link_ways(self) -> tuple[Resource, ...]:
+        """Both ways of a rank's own link to its host, where it exchanges over that, too."""
+        return (HOST_LINK_OUT, HOST_LINK_IN) if self._exchanges_over_host_links else ()
 
     @property
     def _exchanges_over_host_links(self) -> bool:

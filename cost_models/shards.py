@@ -22,6 +22,7 @@ from cost_models.tiers import IS_CACHED as IS_CACHED
 from cost_models.tiers import IS_IN_PLACE as IS_IN_PLACE
 from cost_models.tiers import IS_MIXED as IS_MIXED
 from cost_models.tiers import IS_SPLIT as IS_SPLIT
+from cost_models.tiers import IS_STASHED as IS_STASHED
 from cost_models.tiers import KEEPS_STATE_BELOW as KEEPS_STATE_BELOW
 from cost_models.tiers import MEMORIES as MEMORIES
 from cost_models.tiers import MEMORY_DDR as MEMORY_DDR
@@ -38,6 +39,9 @@ from cost_models.tiers import SCM_CACHED as SCM_CACHED
 from cost_models.tiers import SHARED_BY as SHARED_BY
 from cost_models.tiers import SIZED_BY_PLAN as SIZED_BY_PLAN
 from cost_models.tiers import SSD_CACHED as SSD_CACHED
+from cost_models.tiers import STASHED_TIERS as STASHED_TIERS
+from cost_models.tiers import STASHES_STATE as STASHES_STATE
+from cost_models.tiers import STASHES_WEIGHTS as STASHES_WEIGHTS
 from cost_models.tiers import STATE_PLACES as STATE_PLACES
 from cost_models.tiers import TIERS as TIERS
 from cost_models.tiers import MemoryTier as MemoryTier

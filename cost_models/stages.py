@@ -44,16 +44,18 @@ class StepSetting:
     """Whether those of its units are gathered before each pass."""
     copy_meets_rows: bool = False
     """Whether rows from below HBM may wait for the copy of a batch."""
+    stashes: bool = False
+    """Whether tables may leave HBM between the passes."""
 
 
 Condition = Callable[[StepSetting], bool]
 Over = Literal[
-    "device", "bottom", "tables", "rows", "exchange", "inside", "ids", "reduction", "fetch", "copy", "nothing"
+    "device", "bottom", "tables", "rows", "exchange", "inside", "ids", "reduction", "fetch", "copy", "stash", "nothing"
 ]
 """What work loads: the device; the device, if there is a bottom MLP; the device and the memories that rows are read in
 place from; the same, beside cache misses; the links and cards of an exchange, its links alone, those of the exchange of
 the next ids, of a reduction that may meet these; the way of cache misses; its link to the host, beside the copy of a
-batch; no resource."""
+batch; its way to the host, beside the passes of the dense part; no resource."""
 
 
 def _always(_: StepSetting) -> bool:
@@ -190,6 +192,7 @@ TERMS: tuple[TermSpec, ...] = (
     TermSpec("replica_shards", "dense", "exchange", when=_cut),
     TermSpec("gradient_dist_shards", "gradient_dist", "exchange", when=_cut),
     TermSpec("gradient_intra_host_shards", "gradient_intra_host", "exchange", when=_cut_in_towers),
+    TermSpec("stash", "dense", "stash", when=lambda setting: setting.is_training and setting.stashes),
     TermSpec("dense_units", "dense", "exchange", when=lambda setting: setting.gathers_units),
     TermSpec("overhead", "overhead", "nothing"),
     TermSpec("dense_gather", "dense_gather", "nothing", when=lambda setting: setting.gathers_dense),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from cost_models import collectives, towers
+from cost_models.activations import are_any_checkpointed
 from cost_models.beside_dense import BesideDense, DensePasses, EvenTables, Seconds
 from cost_models.coefficients import SoftwareCoefficients
 from cost_models.dense import DensePass, dense_seconds
@@ -22,6 +23,7 @@ from cost_models.resources import DEVICE, FETCHES, LINK_IN, LINK_OUT, NIC_IN, NI
 from cost_models.schedule import Schedule
 from cost_models.shards import Floats, Ints
 from cost_models.stages import CUT_TERMS
+from cost_models.stashing import beside_stash
 from cost_models.step_exchanges import reduction_line
 from cost_models.tables import Tables
 from cost_models.workload.models import Workload
@@ -105,6 +107,8 @@ class StepBase:
                 self._put(loads[k], "bottom_mlp_backward", {DEVICE: dense.bottom_backward_s}, k)
                 self._put(loads[k], "dense", in_dense(coded / kind.hbm_bytes_per_s, kind), k)
                 self._put(loads[k], "all_reduce", self._summed_over(gradient, k), k)
+                late, coded_s = are_any_checkpointed(workload), coded / kind.hbm_bytes_per_s
+                self._put(loads[k], "stash", beside_stash(dense, coded_s, kind, returns_late=late), k)
                 if self.sharded is not None:
                     for term, first in (("bottom_mlp_forward", True), ("dense_units", False)):
                         self._put(loads[k], term, _over_links(self.sharded.gathered_over(first=first), k), k)

@@ -25,9 +25,9 @@ from cost_models.exchange_lines import ExchangeLine, fastest_line
 from cost_models.kinds import RankKind, rank_kinds
 from cost_models.loads import Loads
 from cost_models.lookup import Lookup
-from cost_models.memory import Batching, block_bytes, has_way_to_update, is_supported, pool_bytes
+from cost_models.memory import Batching, block_bytes, has_way_to_update, is_supported, pool_bytes, stashed_bytes
 from cost_models.model import BATCH_COPY, BlockCosts, BlockMemory
-from cost_models.peak import Peak
+from cost_models.peak import GRADIENT_COPIES, Peak
 from cost_models.replicas import Replicas, ReplicatedCluster
 from cost_models.replication import Replication
 from cost_models.resources import DEVICE, Resource
@@ -35,6 +35,7 @@ from cost_models.schedule import Schedule
 from cost_models.sharding_mix import mixing_seconds
 from cost_models.shards import (
     IS_CACHED,
+    IS_STASHED,
     MEMORY_HBM,
     MEMORY_TIERS,
     Blocks,
@@ -42,6 +43,7 @@ from cost_models.shards import (
     Ints,
 )
 from cost_models.stages import VectorExchange
+from cost_models.stashing import stash_loads
 from cost_models.step_base import StepBase
 from cost_models.step_exchanges import EXCHANGE_OF, balanced_bytes, exchange_terms
 from cost_models.tables import Tables
@@ -76,10 +78,15 @@ class StepCosts(CostsAtLines):
         replicas: Replicas | None = None,
         own: Ints | None = None,
         copy_meets_rows: bool | None = None,
+        stashes: bool = False,
     ) -> None:
         """`own` are the only tables that are held, by number; unset, all of them. `copy_meets_rows`: whether there is a
-        stage for what rows wait for the copy of a batch; unset, where they may."""
+        stage for what rows wait for the copy of a batch; unset, where they may.
+        `stashes`: whether tables may leave HBM between the passes."""
         super().__init__(topology, workload, reserve, exchange)
+        self.stashes = stashes
+        if stashes:
+            self.without_error_bars = "no step with stashed tables was measured"
         self._own, replication = own, None
         if replicas is not None:
             self.replicas, self.without_error_bars = replicas, "no step of groups of ranks was measured"
@@ -117,6 +124,7 @@ class StepCosts(CostsAtLines):
             copies=replicas if replication is not None or (self.copies > 1).any() else None,
             update=self.update,
             copy_meets_rows=self.copy_meets_rows,
+            stashes=stashes,
         )
         self.kind_of_rank: Ints = self.schedule.kind_of_rank
         self.node_of_rank: Ints = self.schedule.node_of_rank
@@ -187,7 +195,9 @@ class StepCosts(CostsAtLines):
     def on(self, topology: Topology, workload: Workload) -> "StepCosts":
         """The same model of another cluster or workload."""
         meets, replicas = self.copy_meets_rows, self.replicas
-        return type(self)(topology, workload, exchange=self.exchange, replicas=replicas, copy_meets_rows=meets)
+        return type(self)(
+            topology, workload, exchange=self.exchange, replicas=replicas, copy_meets_rows=meets, stashes=self.stashes
+        )
 
     def lines_of(self, stage: str) -> Sequence[Line]:
         """The lines of the collective of a stage; none is shorter than the first for no bytes."""
@@ -218,7 +228,7 @@ class StepCosts(CostsAtLines):
         """The same without towers; None where there are none, or where the model needs them."""
         if not self.schedule.has_towers or self.workload.tower_modules:
             return None
-        flat = type(self)(self.cluster, self.stated_workload, replicas=self.replicas)
+        flat = type(self)(self.cluster, self.stated_workload, replicas=self.replicas, stashes=self.stashes)
         flat.reserve = self.reserve
         return flat
 
@@ -290,6 +300,8 @@ class StepCosts(CostsAtLines):
         }
         if self.schedule.is_prefetched:
             terms["beside_misses"] = lookup.beside_misses()
+        if self.stashes:
+            terms["stash"] = stash_loads(tables, blocks, self.kinds[kind])
         terms |= self._copy_terms(lambda: lookup)
         if tables.training:
             terms["lookup_backward"] = lookup.backward()
@@ -366,6 +378,7 @@ class StepCosts(CostsAtLines):
     def block_memory(self, blocks: Blocks, kind: int) -> BlockMemory:
         """The bytes among the costs of each block."""
         supported = is_supported(blocks, self.kinds[kind].memory_bytes) & has_way_to_update(self.tables, blocks)
+        supported &= self.stashes | ~IS_STASHED[blocks.tier]
         fixed, by_rows = np.zeros((len(blocks), len(MEMORY_TIERS))), np.zeros((len(blocks), len(MEMORY_TIERS)))
         for (tier, _), load in block_bytes(self.tables, blocks, self.batching).items():
             fixed[:, tier] += load.fixed
@@ -373,6 +386,13 @@ class StepCosts(CostsAtLines):
         by_rows[:, MEMORY_HBM] += self.cut_copy_bytes(blocks)
         counted = [MEMORY_TIERS.index(tier) for tier in self.memories]
         return BlockMemory(fixed[:, counted], by_rows[:, counted], supported)
+
+    def returned_memory(self, blocks: Blocks) -> tuple[float, Floats, Floats]:
+        """Bytes of HBM when everything that was stashed is back, as gradients of vectors are exchanged."""
+        projections = float(self.base_bytes[MEMORY_HBM]) - sum(self.peak.rank_bytes.values())
+        memory = self.with_output_copies(GRADIENT_COPIES).block_memory(blocks, 0)
+        by_rows = memory.by_rows[:, MEMORY_HBM] + stashed_bytes(self.tables, blocks)
+        return self.peak.returned_bytes + projections, memory.fixed[:, MEMORY_HBM], by_rows
 
     def cut_copy_bytes(self, blocks: Blocks) -> Floats:
         """[n] bytes of HBM of whole blocks beside their gathered weights, where copies are cut over each other."""

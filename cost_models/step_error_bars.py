@@ -36,7 +36,18 @@ from cost_models.error_bars import (
 )
 from cost_models.evaluation import Evaluation
 from cost_models.model import BATCH_COPY
-from cost_models.resources import DEVICE, FETCHES, HOST_LINK, HOST_LINK_IN, HOST_LINK_OUT, PCIE, Resource
+from cost_models.resources import (
+    DEVICE,
+    FETCHES,
+    HOST_LINK,
+    HOST_LINK_IN,
+    HOST_LINK_OUT,
+    PCIE,
+    STASH,
+    STASH_IN,
+    STASH_OUT,
+    Resource,
+)
 from cost_models.shards import (
     BYTE_ADDRESSABLE,
     HOME,
@@ -202,7 +213,7 @@ class _StageErrors:
         busy = self._seconds - self._constant
         if self._resource is None or self._rank is None or busy <= 0:
             return
-        if self._name == BATCH_COPY:
+        if self._name == BATCH_COPY or self._resource in (STASH, STASH_OUT, STASH_IN):
             yield self._of("device", "pcie_efficiency", busy, {})
         elif self._resource == DEVICE:
             yield from self._on_device(self._parts(self._resource, busy))

@@ -92,7 +92,18 @@ BYTE_ADDRESSABLE: tuple[MemoryTier, ...] = tuple(name for name, row in MEMORIES.
 """Memories below HBM that kernels read and write in place."""
 
 PlacementTier = Literal[
-    "hbm", "ddr_cached", "ddr", "ssd_cached", "ddr_split", "scm_cached", "scm", "remote_cached", "hbm_mixed"
+    "hbm",
+    "ddr_cached",
+    "ddr",
+    "ssd_cached",
+    "ddr_split",
+    "scm_cached",
+    "scm",
+    "remote_cached",
+    "hbm_mixed",
+    "hbm_stash_weights",
+    "hbm_stash_optimizer",
+    "hbm_stash_all",
 ]
 """Where a table lives."""
 
@@ -103,12 +114,15 @@ class TierRow:
 
     home: MemoryTier
     """The memory of what HBM does not hold."""
-    how: Literal["whole", "cached", "in_place", "split", "mixed"]
+    how: Literal["whole", "cached", "in_place", "split", "mixed", "stashed"]
     """All in HBM; all at home, behind a row cache in HBM; all at home, read there (UVM); the rows that are read most in
     HBM and the others at home, read there (Sethi et al., RecShard, ASPLOS 2022); all in HBM, and in fp32 those read
-    last in a cache beside, where they are updated (Yang et al., arXiv:2010.11305)."""
+    last in a cache beside, where they are updated (Yang et al., arXiv:2010.11305); all in HBM, but for what is in DDR
+    from the lookup to the update (TorchRec's memory stashing, meta-pytorch/torchrec#3745)."""
     cache_fractions: tuple[float, ...] = (0.0,)
     """Shares of a table's rows in HBM that are tried where a table has none of its own."""
+    stashes: tuple[Literal["weights", "optimizer"], ...] = ()
+    """What leaves HBM between the passes."""
 
 
 TIERS: dict[PlacementTier, TierRow] = {
@@ -121,9 +135,12 @@ TIERS: dict[PlacementTier, TierRow] = {
     "scm": TierRow("scm", "in_place"),
     "remote_cached": TierRow("remote", "cached", (0.05, 0.2)),
     "hbm_mixed": TierRow("hbm", "mixed", (0.01, 0.05)),
+    "hbm_stash_weights": TierRow("hbm", "stashed", stashes=("weights",)),
+    "hbm_stash_optimizer": TierRow("hbm", "stashed", stashes=("optimizer",)),
+    "hbm_stash_all": TierRow("hbm", "stashed", stashes=("weights", "optimizer")),
 }
 PLACEMENT_TIERS: tuple[PlacementTier, ...] = tuple(TIERS)
-HBM, DDR_CACHED, DDR, SSD_CACHED, DDR_SPLIT, SCM_CACHED, SCM, REMOTE_CACHED, HBM_MIXED = range(len(PLACEMENT_TIERS))
+HBM, DDR_CACHED, DDR, SSD_CACHED, DDR_SPLIT, SCM_CACHED, SCM, REMOTE_CACHED, HBM_MIXED = range(9)
 PARTLY_IN_HBM: frozenset[PlacementTier] = frozenset(
     name for name, row in TIERS.items() if row.how in ("cached", "split", "mixed")
 )
@@ -139,8 +156,13 @@ STATE_PLACES: tuple[StatePlace, ...] = ("with_table", "ddr", "scm")
 
 # The same by index into PLACEMENT_TIERS.
 HOME: NDArray[np.int64] = np.array([MEMORY_TIERS.index(row.home) for row in TIERS.values()])
-IS_CACHED, IS_IN_PLACE, IS_SPLIT, IS_MIXED = (
-    np.array([row.how == how for row in TIERS.values()]) for how in ("cached", "in_place", "split", "mixed")
+IS_CACHED, IS_IN_PLACE, IS_SPLIT, IS_MIXED, IS_STASHED = (
+    np.array([row.how == how for row in TIERS.values()]) for how in ("cached", "in_place", "split", "mixed", "stashed")
 )
+STASHES_WEIGHTS, STASHES_STATE = (
+    np.array([part in row.stashes for row in TIERS.values()]) for part in ("weights", "optimizer")
+)
+"""Tiers whose rows, or whose optimizer state, leave HBM between the passes."""
+STASHED_TIERS: tuple[PlacementTier, ...] = tuple(name for name, row in TIERS.items() if row.how == "stashed")
 KEEPS_STATE_BELOW = IS_CACHED & np.array([row.home in BYTE_ADDRESSABLE for row in TIERS.values()])
 """Tiers whose cache holds rows alone: their optimizer state is updated at home (FBGEMM: state of managed tables)."""

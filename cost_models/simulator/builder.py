@@ -179,6 +179,7 @@ class Builder:
         lookup = Label("lookup", "lookup", COMPUTE, step)
         self._kernels(lookup, self._lookup_launch_s, demand.forward_s, slow)
         looked_up = self._host.in_place(lookup, demand.forward_host_bytes, demand.forward_host_s)
+        left = self._host.stash(step, demand, looked_up)
         for copies, part in zip(self._copies, demand.parts, strict=True):
             if copies is not None:
                 copies.cut(step, part, looked_up)
@@ -194,6 +195,8 @@ class Builder:
         # TorchRec's pipeline sends the sizes of the next batch before the forward pass, and its ids after it.
         if self._ahead.ids:
             self._bring(step + self._ahead.ids, self._received, self._exchange_ids, streams.last(COMPUTE))
+        if left is not None:  # activations are all there now, in the place of what has left
+            streams.join(COMPUTE, [left])
         return self._backward(step, demand, slow)
 
     def _backward(self, step: int, demand: Demand, slow: Floats) -> Ints:
@@ -206,6 +209,8 @@ class Builder:
             if copies is not None
             for gather in copies.gather(step, part, ready)
         ]
+        checkpointed = self._workload.dense.checkpointing not in (None, "none")
+        back = None if checkpointed else self._host.stash(step, demand, ready, returns=True)
         buckets = dense.backward(dense.rest, step, slow)
         forward, backward = self._workload.communication.forward, self._workload.communication.backward
         ratios = wire_bytes(backward) / wire_bytes(forward), sum_bytes(backward) / sum_bytes(forward)
@@ -214,6 +219,8 @@ class Builder:
             gradients = self._exchange(step, demand, ratios, "gradient dist", IN, ready, slow)
         buckets += dense.backward(dense.first, step, slow)
         computed = streams.last(COMPUTE)
+        if checkpointed:  # activations come once more
+            back = self._host.stash(step, demand, computed, returns=True)
         if self._towers:  # whose modules wait for the exchange, as the bottom MLP does not
             gradients = self._exchange(step, demand, ratios, "gradient dist", IN, ready, slow)
         reduced: Wait = None
@@ -225,7 +232,7 @@ class Builder:
             reduced = self._reduced_in_towers(step, reduced)
         gradients = list(self._permute(step, demand, ratios, slow, gradients))
         update = Label("embedding update", "update", COMPUTE, step)
-        self._kernels(update, self._update_launch_s, demand.backward_s, slow, [*gradients, *gathered])
+        self._kernels(update, self._update_launch_s, demand.backward_s, slow, [*gradients, *gathered, back])
         self._host.in_place(update, demand.backward_host_bytes, demand.backward_host_s, written=0.5)
         if not overlaps:
             total = sum(size for _, size in buckets) + replicas

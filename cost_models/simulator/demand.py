@@ -37,6 +37,8 @@ class Demand:
     """[memories, W] missed rows of caches over each memory, one direction."""
     fetched_s: Floats
     """[memories, W] busy time of the memory for them."""
+    stashed_bytes: Floats
+    """[tiers, W] what leaves the rank's HBM between the passes, and comes back."""
     ids_per_sample_bytes: Floats
     """Ids, and how many there are of each feature, that the rank sends for each of its samples."""
     raw_ids_per_sample_bytes: float

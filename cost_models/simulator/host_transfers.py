@@ -9,7 +9,7 @@ from cost_models.coefficients import SoftwareCoefficients
 from cost_models.shards import MEMORY_TIERS, Floats, Ints
 from cost_models.simulator.demand import Demand
 from cost_models.simulator.network import SimulatedNetwork
-from cost_models.simulator.program import COMPUTE, COPY, DATA, Label, Streams, Wait
+from cost_models.simulator.program import COMPUTE, COPY, DATA, STASH, Label, Streams, Wait
 from cost_models.tables import NUMBER_BYTES
 from cost_models.workload.models import Workload
 
@@ -58,6 +58,15 @@ class HostTransfers:
             uses = network.fetch(tier, _per_byte(demand.fetched_s[memory], amount), passes)
             end = self._streams.move(fetched, amount, uses, after)
         return end
+
+    def stash(self, step: int, demand: Demand, after: Wait, *, returns: bool = False) -> Wait:
+        """What tables stash leaves the devices, or `returns` to them; None without any."""
+        amount = demand.stashed_bytes.sum(axis=0)
+        if not amount.any():
+            return None
+        label = Label("unstash" if returns else "stash", "transfer", STASH, step)
+        uses = self._network.host(received=float(returns), sent=float(not returns))
+        return self._streams.move(label, amount, uses, [after])
 
     def in_place(self, kernel: Label, amount: Floats, busy_s: Floats, *, written: float = 0.0) -> Ints:
         """A kernel reads memories of the node and, for a share of the bytes, writes them: [memories, W] bytes, all of

@@ -15,6 +15,8 @@ from cost_models.shards import (
     IS_SPLIT,
     KEEPS_STATE_BELOW,
     MEMORY_TIERS,
+    PLACEMENT_TIERS,
+    TIERS,
     Floats,
 )
 from cost_models.simulator.shard_counts import Flags, ShardCounts
@@ -77,8 +79,8 @@ class LookupWork:
         self._reads = ShardReads.of(counts, kind, factor)
 
     def all(self) -> dict[str, Floats]:
-        """The lookup, the update, and cache misses."""
-        return self._looked_up() | self._updated() | self._fetched()
+        """The lookup, the update, cache misses, and what is stashed meanwhile."""
+        return self._looked_up() | self._updated() | self._fetched() | {"stashed_bytes": self._stashed()}
 
     def _looked_up(self) -> dict[str, Floats]:
         """Ids in, rows in (some out of L2, or over PCIe), vectors out."""
@@ -199,6 +201,17 @@ class LookupWork:
             row_s = np.maximum(np.ceil(stored / rates.access_bytes) * access_s, stored / rates.cards_bytes_per_s)
             fetched_s[m] = missed * row_s
         return {"fetched_bytes": fetched_bytes, "fetched_s": fetched_s}
+
+    def _stashed(self) -> Floats:
+        """[n] bytes of the rows of a shard, of their optimizer state, or of both."""
+        counts, blocks = self._counts, self._counts.blocks
+        state = counts.tables.row_state_bytes(counts.table, blocks.columns)
+        row = np.zeros(len(counts))
+        for tier in np.unique(blocks.tier).tolist():
+            of_row = {"weights": counts.row_bytes(), "optimizer": state}
+            for part in TIERS[PLACEMENT_TIERS[tier]].stashes:
+                row += np.where(blocks.tier == tier, of_row[part], 0.0)
+        return counts.rows * row
 
     def _nothing(self) -> Floats:
         """[memories, n] zeros."""

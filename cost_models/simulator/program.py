@@ -15,6 +15,7 @@ from cost_models.simulator.calls import CollectiveCall
 from cost_models.simulator.graph import Graph, Hubs, Use
 
 COMPUTE, COPY, DATA, IDS, PREFETCH, REDUCE = "compute", "copy", "data", "input dist", "prefetch", "all-reduce"
+STASH = "stash"
 HOST = "host"
 """No stream: the device waits for what the host does between its kernels."""
 

@@ -10,7 +10,7 @@ import numpy as np
 from cost_models.kinds import rank_kinds
 from cost_models.replicas import Replicas
 from cost_models.resources import DEVICE, Resource
-from cost_models.shards import HOME, MEMORY_HBM, Floats, Ints, PlacedShards, state_memory
+from cost_models.shards import HOME, IS_STASHED, MEMORY_HBM, Floats, Ints, PlacedShards, state_memory
 from cost_models.simulator.builder import Builder
 from cost_models.simulator.conditions import Conditions
 from cost_models.simulator.demand import Counter, Demand, JointDemand
@@ -226,9 +226,9 @@ def _counts(workload: Workload, placed: PlacedShards, world: int, conditions: Co
 
 
 def _reads_below_hbm(placed: PlacedShards) -> bool:
-    """Whether rows, or their optimizer state, are in another memory than HBM."""
+    """Whether rows, or their optimizer state, are in another memory than HBM, or leave it between the passes."""
     homes = HOME[placed.blocks.tier], state_memory(placed.blocks)
-    return any(bool((home != MEMORY_HBM).any()) for home in homes)
+    return bool(IS_STASHED[placed.blocks.tier].any()) or any(bool((home != MEMORY_HBM).any()) for home in homes)
 
 
 def simulate(

@@ -70,6 +70,13 @@ def state_places() -> Iterable[str]:
     return STATE_PLACES
 
 
+def stash_ways() -> Iterable[str]:
+    """What may be stashed."""
+    from planner.formulation.stash_words import AUTO, TIER_OF_WAY
+
+    return (*TIER_OF_WAY, AUTO)
+
+
 def runtimes() -> Iterable[str]:
     """What may execute a plan."""
     from planner.formulation.runtimes import RUNTIMES

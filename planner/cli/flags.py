@@ -103,6 +103,14 @@ ShardingsFlag = Annotated[
         autocompletion=completions.of_lists(completions.shardings),
     ),
 ]
+StashFlag = Annotated[
+    str | None,
+    typer.Option(
+        metavar="A,B,...",
+        help="Let tables in HBM leave it between the passes: weights, optimizer, all, none; auto: any of these.",
+        autocompletion=completions.of_lists(completions.stash_ways),
+    ),
+]
 OptimizerStateFlag = Annotated[
     str | None,
     typer.Option(

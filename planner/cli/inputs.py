@@ -98,6 +98,7 @@ def policy(
     *,
     tiers: str | None = None,
     shardings: str | None = None,
+    stash: str | None = None,
     optimizer_state: str | None = None,
     runtime: str | None = None,
     exchange: str | None = None,
@@ -120,11 +121,13 @@ def policy(
     from cost_models.shards import MEMORY_TIERS, PLACEMENT_TIERS, SHARDINGS, STATE_PLACES
     from planner.formulation.policy import narrow, policy_document, replace
     from planner.formulation.runtimes import Runtime
+    from planner.formulation.stash_words import AUTO, TIER_OF_WAY
 
     document = policy_document(file)
     for key, text, known in (
         ("tiers", tiers, PLACEMENT_TIERS),
         ("shardings", shardings, SHARDINGS),
+        ("stash", stash, (*TIER_OF_WAY, AUTO)),
         ("optimizer_state", optimizer_state, STATE_PLACES),
     ):
         flag = f"--{key.replace('_', '-')}"

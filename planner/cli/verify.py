@@ -30,6 +30,7 @@ def verify(
     policy: flags.PolicyFlag = None,
     tiers: flags.TiersFlag = None,
     shardings: flags.ShardingsFlag = None,
+    stash: flags.StashFlag = None,
     optimizer_state: flags.OptimizerStateFlag = None,
     runtime: flags.RuntimeFlag = None,
     exchange: flags.ExchangeFlag = None,
@@ -81,6 +82,7 @@ def verify(
     narrowing = {
         "tiers": tiers,
         "shardings": shardings,
+        "stash": stash,
         "optimizer_state": optimizer_state,
         "runtime": runtime,
         "exchange": exchange,

@@ -16,6 +16,7 @@ from cost_models.shards import (
     HBM,
     HBM_MIXED,
     HOME_OF_TIER,
+    IS_STASHED,
     MEMORIES,
     PLACEMENT_TIERS,
     SHARDING_ROWS,
@@ -101,9 +102,13 @@ class ForbiddenWays:
         """What the policy and the runtime forbid by name."""
         usual = {"tiers": self.policy.tiers == USUAL_TIERS, "shardings": self.policy.shardings == USUAL_SHARDINGS}
         for step in self._steps("tiers", "shardings", "pairs"):
-            if not step.forbids(sharding, tier):
+            is_widened = step.what == "tiers" and bool(self._space.choices.tiers[self.table, tier])
+            if is_widened or not step.forbids(sharding, tier):
                 continue
             rule = _of(step)
+            if step.what == "tiers" and IS_STASHED[tier] and rule.kind == "policy":
+                yield ForbiddingRule("policy", "used only where stash of the policy names it", "stash")
+                continue
             if rule.place is not None and usual.get(rule.place):
                 rule = ForbiddingRule("policy", f"used only where {rule.place} of the policy names it", rule.place)
             yield rule
@@ -118,7 +123,10 @@ class ForbiddenWays:
     def _of_tier(self, tier: int) -> ForbiddingRule | None:
         """What keeps a table out of a tier however it is cut."""
         choices = self._space.choices
-        if not choices.tiers[self.table, tier] and tier in (HBM, HBM_MIXED):
+        own = choices.tiers[self.table]
+        if not own[tier] and tier == HBM and own[IS_STASHED].any() and not own[HBM_MIXED]:
+            return ForbiddingRule("policy", "it always leaves HBM between the passes", "stash")
+        if not own[tier] and tier in (HBM, HBM_MIXED):
             beside = "always" if tier == HBM else "never"
             return ForbiddingRule("policy", f"it {beside} has a cache of full precision", "precision_caches")
         if not allowed_states(choices, tier)[self.table].any():

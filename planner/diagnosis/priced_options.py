@@ -13,6 +13,7 @@ from cost_models.shards import (
     SHARDING_ROWS,
     SHARDINGS,
     WORLD,
+    MemoryTier,
     sites_with_parts,
 )
 from planner.certificates.multipliers import Multipliers
@@ -21,6 +22,7 @@ from planner.diagnosis.stage_loads import StageLoads
 from planner.document.certificates import Proof
 from planner.document.plan import TablePlan
 from planner.formulation.formulation import Formulation
+from planner.formulation.options import costs_of
 from planner.formulation.variants import LOSS, Variants
 from planner.problem.integrality import integrality_floors
 from planner.problem.numbers import Bools, Floats, Ints
@@ -82,17 +84,21 @@ class PricedOptions:
         _, size = self._fluid.usage(self._multipliers, self._cheapest)
         paid = float((self._multipliers.byte * (size - self._fluid.capacity)).sum())
         groups = {group.name: k for k, group in enumerate(self._model.topology.nodes)}
-        values = []
+        values: dict[tuple[MemoryTier, str], MemoryValue] = {}
         for multiplier in self.proof.memory_multipliers:
             if multiplier.tier == "loss":
                 continue
-            tier = self._model.memories.index(multiplier.tier)
+            memory: MemoryTier = "hbm"
+            if multiplier.tier != "hbm_returned" and multiplier.tier != "hbm_stashed":
+                memory = multiplier.tier
+            tier = self._model.memories.index(memory)
             pool = self._model.memory_pool_of_rank[tier][self._model.kind_of_rank == groups[multiplier.group]]
             if not self._model.memory_capacity[tier][pool].any():
                 continue  # what the group does not have cannot grow
-            pools = len(np.unique(pool))
-            values.append(MemoryValue(multiplier.tier, multiplier.group, multiplier.seconds_per_byte * GIB * pools))
-        return tuple(values), paid
+            worth, key = multiplier.seconds_per_byte * GIB * len(np.unique(pool)), (memory, multiplier.group)
+            worth += values[key].seconds_per_gib if key in values else 0.0  # more HBM is there at both of its moments
+            values[key] = MemoryValue(memory, multiplier.group, worth)
+        return tuple(values.values()), paid
 
     def seconds_per_loss(self) -> float | None:
         """What a unit of loss is worth in the bound; None without a budget."""
@@ -119,20 +125,20 @@ class PricedOptions:
         share = (self.loads.placed.rows[own] / self._model.tables.rows[table])[:, None]
         opens = self.loads.placed.opens_block[own]
         seconds = np.zeros(len(self._model.columns))
-        memory, size = 0.0, np.zeros(len(self._model.memories))
+        paid, size = 0.0, np.zeros(len(self._model.memories) + 2 * self._model.stashes)
         for k in range(self._model.kind_count):
-            costs, of_kind = self._model.block_costs(blocks, k), self._model.kind_of_rank[rank] == k
+            costs, of_kind = costs_of(self._model, blocks, k), self._model.kind_of_rank[rank] == k
             weight, ranks = self._multipliers.weight[k], float((self._model.kind_of_rank == k).sum())
             seconds += weight * (costs.fixed + costs.by_rows * share)[of_kind].sum(axis=0)
             seconds += weight * ranks * costs.everywhere[opens].sum(axis=0)
             own_bytes = (costs.bytes_fixed + costs.bytes_by_rows * share)[of_kind].sum(axis=0)
             prices = self._multipliers.byte[k, : len(own_bytes)]
-            memory, size = memory + float(product(prices, own_bytes)), size + own_bytes
+            paid, size = paid + float(product(prices, own_bytes)), size + own_bytes
         planned = self.tables[table]
         if self._variants is not None:
             kind = int(self._model.kind_of_rank[rank[0]])
-            memory += self._loss_units(table) * float(self._multipliers.byte[kind, -1])
-        parts = self._parts(seconds, memory, table, self._peaks(table).tolist())
+            paid += self._loss_units(table) * float(self._multipliers.byte[kind, -1])
+        parts = self._parts(seconds, paid, table, self._peaks(table).tolist())
         return OptionReasons(
             planned.sharding,
             planned.tier,
@@ -140,7 +146,7 @@ class PricedOptions:
             self._blocks_of(planned),
             sum(parts.values()),
             parts,
-            dict(zip(self._model.memories, size.round().astype(int).tolist(), strict=True)),
+            dict(zip(self._model.memories, size.round().astype(int).tolist(), strict=False)),
             planned.variant,
         )
 

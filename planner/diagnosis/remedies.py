@@ -148,6 +148,8 @@ class _ChangedProblems:
             planning_model(self._model.name, inputs.topology, inputs.workload, inputs.policy, self._model.exchange)
         )
         if inputs.same_blocks:
-            budget = self._uncapped.pool_capacity[len(model.memories) :]  # of losses, where there is one
-            return within_capacity(replace(self._uncapped, pool_capacity=(*model.memory_capacity, *budget)))
+            again = (model.memory_capacity[0],) * (2 * model.stashes)  # HBM, for what is stashed
+            sizes = (*model.memory_capacity, *again)
+            budget = self._uncapped.pool_capacity[len(sizes) :]  # of losses, where there is one
+            return within_capacity(replace(self._uncapped, pool_capacity=(*sizes, *budget)))
         return within_capacity(uncapped_problem(model, enumerate_options(model, inputs.policy)))

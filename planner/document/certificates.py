@@ -45,8 +45,9 @@ class TableWeight(Record):
 class MemoryMultiplier(Record):
     """The dual multiplier of a memory tier: what a byte of it is worth in the proof."""
 
-    tier: MemoryTier | Literal["loss"]
-    """The memory; `loss`: the policy's budget of losses, one memory of all ranks."""
+    tier: MemoryTier | Literal["loss", "hbm_returned", "hbm_stashed"]
+    """The memory; `loss`: the policy's budget of losses, one memory of all ranks; `hbm_returned`: HBM when everything
+    that was stashed is back, `hbm_stashed`: what of it is stashed."""
     group: str
     """The node group whose memory it is."""
     seconds_per_byte: float

@@ -4,7 +4,7 @@ from math import isclose
 
 import numpy as np
 
-from cost_models.shards import SHARDING_ROWS, sites_with_parts
+from cost_models.shards import MEMORY_DDR, SHARDING_ROWS, STASHED_TIERS, Ints, sites_with_parts
 from planner.document.plan import GoalReached, Plan
 from planner.problem.goals import CROWDED, GoalName, Reached
 
@@ -35,8 +35,19 @@ def goal_value(plan: Plan, name: GoalName, crowded: float = CROWDED) -> float:
         return 0.0 if plan.moves is None else float(plan.moves.moved_bytes)
     if name == "blocks":
         return float(sum(_blocks(plan)))
+    if name == "largest_stash":
+        return float(stash_of_ranks(plan).max(initial=0))
     shares = [rank.bytes["hbm"] / max(rank.capacity["hbm"], 1) for rank in plan.ranks]
     return float(sum(share > crowded for share in shares)) if name == "crowded_ranks" else max(shares)
+
+
+def stash_of_ranks(plan: Plan) -> Ints:
+    """[W] bytes that each rank stashes: what its shards of stashed tables have in DDR."""
+    size = np.zeros(len(plan.ranks), dtype=np.int64)
+    for table in plan.tables:
+        if table.tier in STASHED_TIERS:
+            np.add.at(size, table.shards.rank, table.shards.bytes[:, MEMORY_DDR])
+    return size
 
 
 def _blocks(plan: Plan) -> list[int]:

@@ -38,13 +38,14 @@ class SmallestShards:
         if (self._dense_room() <= 0).all():
             return "the dense part of the model alone fills the accelerators"
         choice = int(blocks[self._of_choice[blocks].argmin()])
-        kind, m = divmod(self._worst(choice), len(self.model.memories))
+        kind, m = divmod(self._worst(choice), len(problem.pool_capacity))
+        memory = "hbm" if m >= len(self.model.memories) else self.model.memories[m]  # once everything is back
         room = self._room(kind)[m]
         taken = float(problem.extremes.pool_demand[kind, choice, m]) * room
         option = int(problem.block_option[choice])
         how = f"{SHARDINGS[options.block_sharding[choice]]} in {PLACEMENT_TIERS[options.tier[option]]}"
-        of = "each rank has" if self._has_own_pool(m) else f"each {SHARED_BY[self.model.memories[m]]} has"
-        sizes = f"{format_bytes(taken)} of {self.model.memories[m]}, where {of} {format_bytes(room)}"
+        of = "each rank has" if self._has_own_pool(m) else f"each {SHARED_BY[memory]} has"
+        sizes = f"{format_bytes(taken)} of {memory}, where {of} {format_bytes(room)}"
         return f"its smallest piece, {how}, takes {sizes}"
 
     def _worst(self, block: int) -> int:

@@ -18,6 +18,7 @@ from planner.exporters.compressor_notes import compressor_notes
 from planner.exporters.formats import Exported, ExportRequest
 from planner.exporters.modules import module_paths
 from planner.exporters.refusals import Placed, refuse
+from planner.exporters.stash_notes import expect_unstashed, stash_notes
 from planner.exporters.torchrec_dense import dense_notes, expect_replicated
 from planner.exporters.torchrec_groups import (
     MODULES,
@@ -32,7 +33,12 @@ from topologies.errors import Fault, InputError
 
 VERSION = "1.8.0"
 """The TorchRec whose objects are made of these files, and whose runtime was tried."""
-KERNELS = {"hbm": "fused", "ddr_cached": "fused_uvm_caching", "ddr": "fused_uvm"}
+KERNELS = {
+    "hbm": "fused",
+    "hbm_stash_weights": "fused",
+    "ddr_cached": "fused_uvm_caching",
+    "ddr": "fused_uvm",
+}
 DATA_TYPES: dict[str, str] = {ours: theirs for of in (DTYPE_OF, *SERVED_OF.values()) for theirs, ours in of.items()}
 """Our words and the names of torchrec.types.DataType."""
 
@@ -47,14 +53,14 @@ def export_plan(request: ExportRequest) -> Exported:
 
 def _notes(plan: Plan) -> tuple[str, ...]:
     """What a trainer has to know beside the plan."""
-    of_tables = (*qcomms_notes(plan), *_groups_notes(plan), *compressor_notes(plan))
+    of_tables = (*qcomms_notes(plan), *_groups_notes(plan), *compressor_notes(plan), *stash_notes(plan))
     return (*of_tables, *dense_notes(Placed.of(plan, "plan")))
 
 
 def export_constraints(request: ExportRequest) -> Exported:
     """Return ParameterConstraints; see `torchrec_constraints`."""
     document = torchrec_constraints(request.plan, source=request.source)
-    notes = (*qcomms_notes(request.plan), *compressor_notes(request.plan))
+    notes = (*qcomms_notes(request.plan), *compressor_notes(request.plan), *stash_notes(request.plan))
     return Exported(document, len(request.plan.tables), notes)
 
 
@@ -254,7 +260,7 @@ def _constraint(table: TablePlan, profile: TableProfile) -> dict[str, Any]:
 def _kernel(table: TablePlan, profile: TableProfile) -> str:
     if table.sharding == "data_parallel":
         return "dense"
-    return (profile.kernel.hbm_kernel if table.tier == "hbm" else None) or KERNELS[table.tier]
+    return (profile.kernel.hbm_kernel if KERNELS[table.tier] == KERNELS["hbm"] else None) or KERNELS[table.tier]
 
 
 def _settings(table: TablePlan, profile: TableProfile) -> dict[str, Any]:
@@ -276,6 +282,7 @@ def easyrec_plan(plan: Plan, *, modules: Sequence[str], source: str = "plan") ->
     expect_one_world(plan.replicas, source, "TorchEasyRec trains one world; plan without --replicas")
     whole = torchrec_plan(plan, modules=modules, source=source)["plan"]
     _refuse_precise_caches(Placed.of(plan, source))
+    expect_unstashed(plan, source, "torcheasyrec")
     expect_replicated(Placed.of(plan, source), "TorchEasyRec")
     kept = ("sharding_type", "compute_kernel", "ranks")
     return {

@@ -16,6 +16,7 @@ from cost_models.shards import (
     HBM_MIXED,
     HOME_OF_TIER,
     IS_SPLIT,
+    IS_STASHED,
     PLACEMENT_TIERS,
     SHARDINGS,
     STATE_PLACES,
@@ -148,7 +149,8 @@ def model_of_replicas(
         exchange = policy.exchange
     expect_settled(policy.dense, workload, name)
     expect_settled_checkpointing(policy.checkpointing, workload, name)
-    return cost_model(name, topology, workload, policy.reserve.amounts(), exchange, replicas)
+    reserve = policy.reserve.amounts()
+    return cost_model(name, topology, workload, reserve, exchange, replicas, stashes=policy.stashes)
 
 
 @dataclass(frozen=True)
@@ -179,6 +181,8 @@ def allowed_states(choices: AllowedChoices, tier: int) -> Bools:
         if not IS_SPLIT[tier]:
             states[:, 0] |= states[:, at_home]
         states[:, at_home] = False
+    if IS_STASHED[tier]:
+        states[:, 1:] = False
     return states
 
 

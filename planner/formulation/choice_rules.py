@@ -35,6 +35,7 @@ from planner.formulation.policy import USUAL_TIERS, Group, Limits, Policy, Table
 from planner.formulation.precision_rules import PrecisionRules
 from planner.formulation.rank_words import rank_ranges
 from planner.formulation.runtimes import RUNTIMES
+from planner.formulation.stash_rules import StashRules, widen_by_stash
 from planner.formulation.variant_rules import variants_of
 from planner.problem.numbers import Bools
 from planner.problem.regions import TableGroup
@@ -83,6 +84,7 @@ class _Resolver(Narrowing):
     def run(self) -> AllowedChoices:
         """Narrow step by step, then say everything that contradicts."""
         self.precision = PrecisionRules(self.model, self.policy.runtime)
+        self.stash = StashRules(self.model, self.policy.runtime)
         self.numbers = {
             key: np.full(len(self.names), rule.unlimited, dtype=np.int64) for key, rule in NUMBER_RULES.items()
         }
@@ -102,6 +104,7 @@ class _Resolver(Narrowing):
         self.follow_ranks()
         self._refuse_formats_of_runtime()
         self._refuse_caches_of_copies()
+        widen_by_stash(self, self.stash)
         self.precision.widen(self.tiers)
         variants = variants_of(self)
         self.leave_what_there_is()
@@ -283,6 +286,10 @@ class _Resolver(Narrowing):
             said.append(f"precision_caches {', '.join(map(str, limits.precision_caches))}")
             for message in self.precision.narrow(limits.precision_caches, tables):
                 self.fault((*path, "precision_caches"), message)
+        if limits.stash is not None:
+            said.append(f"stash {', '.join(limits.stash)}")
+            for message in self.stash.narrow(limits.stash, tables):
+                self.fault((*path, "stash"), message)
         if limits.dtypes is not None:
             said.append(f"dtypes {', '.join(limits.dtypes)}")
             self.narrow("dtypes", (*path, "dtypes"), said[-1] + where, tables, [d in limits.dtypes for d in DTYPES])

@@ -14,8 +14,10 @@ from cost_models.shards import (
     PLACEMENT_TIERS,
     SHARDING_ROWS,
     SHARDINGS,
+    STASHED_TIERS,
     STATE_PLACES,
     Ints,
+    PlacementTier,
 )
 from cost_models.workload.formats import DTYPES
 from cost_models.workload.table_names import are_named
@@ -54,6 +56,11 @@ def memories_of(model: CostModel) -> set[str]:
     """The memories that a cluster has: HBM, and what has a capacity as the cost model counts."""
     has = zip(model.memories, model.memory_capacity, strict=True)
     return {memory for memory, capacity in has if memory == "hbm" or capacity.any()}
+
+
+def memories_for(tier: PlacementTier) -> set[str]:
+    """The memories that a tier needs beside HBM's caches: its home, and DDR for what is stashed."""
+    return {HOME_OF_TIER[tier], *(["ddr"] if tier in STASHED_TIERS else [])}
 
 
 @dataclass
@@ -137,12 +144,13 @@ class Narrowing:
     def leave_what_there_is(self) -> None:
         """Drop the tiers whose memory the cluster lacks; name the tables for which all are such."""
         has_memory = memories_of(self.model)
-        there = np.array([HOME_OF_TIER[tier] in has_memory for tier in PLACEMENT_TIERS])
+        there = np.array([memories_for(tier) <= has_memory for tier in PLACEMENT_TIERS])
         stranded = np.asarray(self.tiers.any(axis=1) & ~(self.tiers & there).any(axis=1))
         for tiers in np.unique(self.tiers[stranded], axis=0):
             victims = np.flatnonzero(stranded & (self.tiers == tiers).all(axis=1)).tolist()
             named = [tier for tier, may in zip(PLACEMENT_TIERS, tiers.tolist(), strict=True) if may]
-            memories = ", ".join(dict.fromkeys(HOME_OF_TIER[tier] for tier in named))
+            needed = (memory for tier in named for memory in sorted(memories_for(tier) - has_memory))
+            memories = ", ".join(dict.fromkeys(needed))
             more = f" and {len(victims) - 1} more" if len(victims) > 1 else ""
             last = next(step for step in reversed(self.steps["tiers"]) if step.tables[victims[0]])
             message = (

@@ -24,6 +24,7 @@ from cost_models.shards import (
     GRID_SHARD,
     HBM,
     HBM_MIXED,
+    IS_STASHED,
     SHARDING_ROWS,
     SHARDINGS,
     TABLE_COLUMN_WISE,
@@ -79,7 +80,7 @@ class Cuts(Record):
 
     def of(self, tier: int) -> CutsOfTier:
         """Those of a tier, an index into PLACEMENT_TIERS."""
-        return self.hbm if tier in (HBM, HBM_MIXED) else self.below_hbm
+        return self.hbm if tier in (HBM, HBM_MIXED) or IS_STASHED[tier] else self.below_hbm
 
 
 EVERY_CUT, EVERY_CUT_IN_HBM, FEW_CUTS = Cuts(), Cuts(below_hbm="few"), Cuts(hbm="few", below_hbm="few")
@@ -153,7 +154,7 @@ class Space:
         parts = np.minimum(self.choices.max_shards, units)
         fewest = np.maximum(narrowest, np.where(self.is_limited, units // (parts + 1) + 1, 1))
         fits = (width >= fewest) & (width <= units - fewest) & ~self.is_listed
-        if self.cuts.of(tier) == "few" and tier != HBM:
+        if self.cuts.of(tier) == "few" and not _is_whole(tier):
             fits &= self._is_even_part(width)
         return np.asarray(fits)
 
@@ -183,7 +184,7 @@ class Space:
         widths [n, 1] in units [n, T]."""
         narrowest = -(-NARROWEST_OF_FEW // self.unit_columns)
         usual = (width == self.units) | ((width >= narrowest) & (width <= self.units - narrowest))
-        return np.asarray(usual & (self._is_even_part(width) if tier != HBM else True))
+        return np.asarray(usual & (True if _is_whole(tier) else self._is_even_part(width)))
 
     def _is_even_part(self, width: int | Ints) -> Bools:
         """[T] tables of which so many units are a half, a quarter or an eighth; all whose units are odd in number."""
@@ -245,7 +246,7 @@ class Space:
         every = np.ones(len(self.units), dtype=bool)
         if sharding in (TABLE_COLUMN_WISE, COLUMN_WISE):
             return every & (splits == 1 or splits in TIED_SPLITS)
-        if sharding == GRID_SHARD and splits in FINE_SPLITS and tier == HBM:
+        if sharding == GRID_SHARD and splits in FINE_SPLITS and _is_whole(tier):
             looked_up = self.model.tables.lookups_per_sample * self.model.tables.dim
             return np.asarray(looked_up * len(self.ranks_of_node) > looked_up.sum() * (splits // 2))
         return every & (sharding != GRID_SHARD or splits in FEW_SPLITS)
@@ -313,6 +314,11 @@ class Space:
     @cached_property
     def _answers(self) -> dict[tuple[str, tuple[int, ...]], Bools]:
         return {}
+
+
+def _is_whole(tier: int) -> bool:
+    """Whether tables of a tier are whole in HBM when they are looked up."""
+    return tier == HBM or bool(IS_STASHED[tier])
 
 
 def _parts_of_rows(sites: int) -> list[int]:

@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cost_models.model import CostModel
+from cost_models.model import BlockCosts, CostModel
 from cost_models.shards import (
     DATA_PARALLEL,
+    MEMORY_HBM,
     PLACEMENT_TIERS,
     SIZED_BY_PLAN,
     TIERS,
@@ -24,6 +25,7 @@ from planner.formulation.option_space import EVERY_CUT, EVERY_CUT_IN_HBM, FEW_CU
 from planner.formulation.policy import Policy
 from planner.formulation.sites import has_place, sites_on
 from planner.problem.arrays import Problem
+from planner.problem.goals import HbmMemories
 from planner.problem.numbers import Bools
 
 MOST_BLOCKS = ((EVERY_CUT, 4_000), (EVERY_CUT_IN_HBM, 40_000))
@@ -227,8 +229,8 @@ def within_capacity(problem: Problem) -> Problem:
 def uncapped_problem(model: CostModel, options: Options) -> Problem:
     """`build_problem` with the blocks that are too large for the hardware still allowed."""
     blocks, model = options.blocks, options.costed(model)
-    costs = [model.block_costs(blocks, kind) for kind in range(model.kind_count)]
-    columns = model.columns
+    costs = [costs_of(model, blocks, kind) for kind in range(model.kind_count)]
+    columns, hbm_again = model.columns, [MEMORY_HBM] * (2 * model.stashes)
     colocated = np.array(model.node_colocated_shardings)
     opens = np.searchsorted(options.block_option, np.arange(len(options.table)))
     of_part, of_parts = _parts_of_rows(model, options)
@@ -241,9 +243,9 @@ def uncapped_problem(model: CostModel, options: Options) -> Problem:
         resource_of_rank=np.stack([model.resource_of_rank(column.resource) for column in columns]),
         stage_constants=model.constants,
         base_loads=model.base_loads,
-        pool_of_rank=np.stack(model.memory_pool_of_rank),
-        pool_capacity=model.memory_capacity,
-        base_bytes=model.base_bytes,
+        pool_of_rank=np.stack([*model.memory_pool_of_rank, *(model.memory_pool_of_rank[m] for m in hbm_again)]),
+        pool_capacity=(*model.memory_capacity, *(model.memory_capacity[m] for m in hbm_again)),
+        base_bytes=np.append(model.base_bytes, [model.returned_memory(blocks)[0], 0.0] if hbm_again else []),
         table_rows=_rows_of_tables(model, options),
         option_table=options.table,
         option_units=options.units,
@@ -269,6 +271,26 @@ def uncapped_problem(model: CostModel, options: Options) -> Problem:
         anti_affinity_groups=options.choices.apart,
     )
     return problem if options.choices.variants is None else _within_budget(problem, model, options)
+
+
+def costs_of(model: CostModel, blocks: Blocks, kind: int) -> BlockCosts:
+    """The costs of each block on a kind of rank, with the memories of a problem: where tables may be stashed, HBM twice
+    more, for the moment when everything is back, and for what is stashed of it."""
+    costs = model.block_costs(blocks, kind)
+    if not model.stashes:
+        return costs
+    _, fixed, by_rows = model.returned_memory(blocks)
+    return replace(
+        costs,
+        bytes_fixed=np.column_stack([costs.bytes_fixed, fixed, 0.0 * fixed]),
+        bytes_by_rows=np.column_stack([costs.bytes_by_rows, by_rows, by_rows - costs.bytes_by_rows[:, MEMORY_HBM]]),
+    )
+
+
+def hbm_of(model: CostModel) -> HbmMemories:
+    """The memories of a problem that are HBM."""
+    returned = len(model.memories)
+    return HbmMemories((MEMORY_HBM, returned), returned + 1) if model.stashes else HbmMemories()
 
 
 def _of_kinds(parts: list[Floats]) -> Floats:

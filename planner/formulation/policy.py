@@ -17,6 +17,7 @@ from cost_models.shards import (
     PLACEMENT_TIERS,
     SHARDING_ROWS,
     SHARDINGS,
+    STASHED_TIERS,
     STATE_PLACES,
     TIERS,
     USUAL_SHARDINGS,
@@ -37,6 +38,7 @@ from planner.formulation.rank_words import parse_ranks, rank_ranges
 from planner.formulation.replica_choices import ReplicaChoices
 from planner.formulation.robust_aim import RobustAim, as_aim
 from planner.formulation.runtimes import RUNTIMES, Runtime
+from planner.formulation.stash_words import StashWays
 from planner.formulation.variant_words import VariantChoice
 from topologies.cluster import LATER, Topology
 from topologies.documents import Document, Record, read_yaml, validate, with_fields
@@ -81,9 +83,11 @@ def _off(value: object) -> object:
     return OFF if value is False else value  # YAML 1.1 reads off as false
 
 
-USUAL_TIERS: tuple[PlacementTier, ...] = tuple(tier for tier, row in TIERS.items() if row.how not in ("split", "mixed"))
-"""No runtime that we know reads a split table, or one of two precisions: such tiers are used where they are named
-only."""
+USUAL_TIERS: tuple[PlacementTier, ...] = tuple(
+    tier for tier, row in TIERS.items() if row.how not in ("split", "mixed", "stashed")
+)
+"""No runtime that we know reads a split table, or one of two precisions, and a trainer has to be told what it stashes:
+such tiers are used where they are named only."""
 Tiers = Annotated[tuple[PlacementTier, ...], BeforeValidator(_as_list), _in_order(PLACEMENT_TIERS)]
 Shardings = Annotated[tuple[Sharding, ...], BeforeValidator(_as_list), _in_order(SHARDINGS)]
 StatePlaces = Annotated[tuple[StatePlace, ...], BeforeValidator(_as_list), _in_order(STATE_PLACES)]
@@ -132,6 +136,10 @@ class Limits(Record):
     none. Whichever makes the step shorter; left out: what the workload says of each table."""
     dtypes: Dtypes | None = None
     """Rows are stored in one of these formats, whichever makes the step shorter; left out: in the workload's."""
+    stash: Annotated[StashWays | None, LATER] = None
+    """What of tables in HBM is copied to DDR after the lookup and back before the update, so that activations have its
+    place: rows (`weights`), optimizer state (`optimizer`), both (`all`), or `none`; whichever of several makes the step
+    shorter. `auto`: any of these. Left out: none."""
     optimizer_state: StatePlaces | None = None
     """The optimizer state is in one of these places, whichever makes the step shorter; left out: with the rows
     (with_table)."""
@@ -240,6 +248,7 @@ class Policy(Limits):
             ),
             ("exchange", "robust plans are of one exchange, flat or sptt", self.exchange == "auto"),
             ("variants", "robust plans are of the tables that the workload says", self.variants is not None),
+            ("stash", "robust plans are of tables that stay where they are", self.stashes),
         ):
             if self.robust is not None and is_there:
                 raise ConflictError(f"{words}; leave one of both out", "robust", name)
@@ -251,6 +260,23 @@ class Policy(Limits):
             message = "which copies a table has is chosen for the tables that the workload says; leave one of both out"
             raise ConflictError(message, "variants", "replicas")
         return self
+
+    @model_validator(mode="after")
+    def _stashed_as_stated(self) -> Self:
+        if self.stashes and self.variants is not None:
+            message = "what is stashed is chosen for the tables that the workload says; leave one of both out"
+            raise ConflictError(message, "variants", "stash")
+        if self.stashes and self.replicas is not None:
+            message = "tables that have copies stay in HBM, where these are averaged; leave one of both out"
+            raise ConflictError(message, "replicas", "stash")
+        return self
+
+    @property
+    def stashes(self) -> bool:
+        """Whether some table may leave HBM between the passes of a step."""
+        every = (self, *self.tables)
+        named = {tier for limits in every for tier in limits.tiers or ()}
+        return any(set(limits.stash or ()) - {"none"} for limits in every) or not named.isdisjoint(STASHED_TIERS)
 
     def expect_stated_tables(self, what: str) -> None:
         """Raise InputError for a policy that asks `what`, which takes tables as the workload says, to choose others."""

@@ -62,7 +62,7 @@ RUNTIMES: dict[Runtime, RuntimeRules] = {
     # (EmbeddingCollection) know none of the three that keep to nodes.
     # Source: TorchRec 1.8.0 (distributed/sharding, distributed/embedding.py, planner/enumerators.py).
     "torchrec": RuntimeRules(
-        ("hbm", "ddr_cached", "ddr"),
+        ("hbm", "ddr_cached", "ddr", "hbm_stash_weights"),
         USUAL_SHARDINGS,
         4,
         needs_equal_nodes=ROWS_OF_NODE,

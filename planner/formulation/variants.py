@@ -30,9 +30,14 @@ ROUNDING = 1e-9
 """Share of it by which sums of losses may be above the budget: they are sums of parts of columns."""
 
 
+STASHED = ("hbm_returned", "hbm_stashed")
+"""What proofs call the HBM of ranks when everything that was stashed is back, and what of it is stashed."""
+
+
 def memory_names(model: CostModel, count: int) -> tuple[str, ...]:
-    """[M] what each memory of a problem with so many is called: those of the model, and the budget where it has one."""
-    return (*model.memories, LOSS)[:count]
+    """[M] what each memory of a problem with so many is called: those of the model, HBM twice more where tables may be
+    stashed, and the budget where it has one."""
+    return (*model.memories, *(STASHED if model.stashes else ()), LOSS)[:count]
 
 
 @dataclass(frozen=True)

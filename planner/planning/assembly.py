@@ -10,6 +10,7 @@ import numpy as np
 from cost_models.evaluation import critical_rank
 from cost_models.model import CostModel
 from cost_models.shards import (
+    MEMORY_HBM,
     PARTLY_IN_HBM,
     PLACEMENT_TIERS,
     SHARDINGS,
@@ -118,6 +119,9 @@ def placed_plan(
     """The parts of the document that a placement fills; all sums by the solver's own arrays."""
     model, problem = formulation.model, formulation.problem
     tables, rank_bytes = _tables(formulation, placement, incumbent)
+    if model.stashes:
+        returned = model.returned_bytes(placed_tables(tables))
+        rank_bytes[:, MEMORY_HBM] = np.maximum(rank_bytes[:, MEMORY_HBM], returned)
     state = load_state(problem, placement)
     busy = np.zeros((problem.world, len(model.stages)))
     for column, stage in zip(state.load, problem.stage_of_column, strict=True):

@@ -16,7 +16,7 @@ from cost_models.shards import (
 )
 from planner.certificates.multipliers import Bound
 from planner.formulation.formulation import Formulation
-from planner.formulation.options import Options
+from planner.formulation.options import Options, costs_of
 from planner.planning.caches import LEAST_FRACTION, merged
 from planner.problem.arrays import Problem
 from planner.problem.integrality import integrality_floors
@@ -180,7 +180,7 @@ class _CachedParts:
         seconds = np.zeros((len(self.rank), levels, len(problem.stage_of_column)))
         size = np.zeros((len(self.rank), levels, len(problem.pool_capacity)))
         for kind in range(problem.kinds):
-            costs = self._model.block_costs(blocks, kind)
+            costs = costs_of(self._model, blocks, kind)
             here = np.flatnonzero(problem.kind_of_rank[self.rank] == kind)
             item, rows = self._item[here], self._share[here, None, None]
             for target, fixed, by_rows in (

@@ -26,7 +26,7 @@ from cost_models.shards import (
 )
 from planner.certificates.multipliers import Multipliers
 from planner.formulation.formulation import Formulation
-from planner.formulation.options import CacheFractions, Options, coarse_fractions
+from planner.formulation.options import CacheFractions, Options, coarse_fractions, costs_of
 from planner.problem.arrays import Problem
 from planner.problem.integrality import integrality_floors
 from planner.problem.numbers import Bools
@@ -212,7 +212,7 @@ class _Curve:
             self._model.tables.dim[table],
             fractions.ravel(),
         )
-        costs = self._model.block_costs(blocks, kind)
+        costs = costs_of(self._model, blocks, kind)
         seconds, size = costs.fixed + costs.by_rows, costs.bytes_fixed + costs.bytes_by_rows
         return seconds.reshape(tables, points, -1), size.reshape(tables, points, -1)
 

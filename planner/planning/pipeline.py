@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from cost_models.shards import MEMORY_HBM
 from planner.document.dense import PlannedDense, TrainedDense
 from planner.document.goals import goals_reached
 from planner.document.origin import TimedWork
@@ -18,7 +17,7 @@ from planner.document.provenance import provenance
 from planner.document.reasons import Remedy
 from planner.document.replicas import PlannedReplicas
 from planner.formulation.formulation import Formulation
-from planner.formulation.options import CacheFractions
+from planner.formulation.options import CacheFractions, hbm_of
 from planner.formulation.policy import Policy
 from planner.formulation.restrictions import restrictions
 from planner.planning.assembly import document
@@ -27,7 +26,7 @@ from planner.planning.caches import with_own_fractions
 from planner.planning.integer_solution import Solver, with_programme
 from planner.planning.protocols import at_own_protocols, over_protocols, searched
 from planner.planning.whole_tables import with_whole_tables
-from planner.problem.goals import USUAL, Reached
+from planner.problem.goals import USUAL, USUAL_OF_STASH, Reached
 from planner.problem.load_state import load_state
 from planner.problem.placement import Placement
 from planner.problem.relocation import IncumbentPlacement
@@ -147,12 +146,13 @@ class Pipeline:
         if whole.step_s is None or outcome.step_s is None or whole.step_s <= max(longest_s, outcome.step_s):
             outcome = whole
         formulation, outcome = polished(formulation, outcome)
-        return self.told_apart(Searched(formulation, outcome), Ends(self.policy.goals or USUAL, longest_s))
+        usual = USUAL_OF_STASH if formulation.model.stashes else USUAL
+        return self.told_apart(Searched(formulation, outcome), Ends(self.policy.goals or usual, longest_s))
 
     def told_apart(self, searched: Searched, ends: Ends) -> Searched:
         """The plan that is nearly as fast and best otherwise."""
         formulation = searched.formulation
-        final = finished(formulation.problem, searched.outcome, MEMORY_HBM, ends)
+        final = finished(formulation.problem, searched.outcome, hbm_of(formulation.model), ends)
         reached = () if self.policy.goals is None else final.reached
         return Searched(formulation, final.outcome, final.best_step_s, reached)
 

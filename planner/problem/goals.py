@@ -5,7 +5,7 @@ words of Gurobi and CPLEX, objectives with a priority and a relative tolerance).
 from dataclasses import dataclass
 from typing import Literal
 
-GoalName = Literal["step", "crowded_ranks", "blocks", "fullest_rank", "moved_bytes"]
+GoalName = Literal["step", "crowded_ranks", "blocks", "fullest_rank", "moved_bytes", "largest_stash"]
 GIVE = 1e-3
 """Share of the best step that may be given up where nobody says how much."""
 CROWDED = 0.9
@@ -27,6 +27,16 @@ class Goal:
 
 
 @dataclass(frozen=True)
+class HbmMemories:
+    """The memories of a problem that are HBM."""
+
+    moments: tuple[int, ...] = (0,)
+    """Those that a rank fills, one for each moment at which it may be fullest."""
+    stash: int | None = None
+    """What a rank stashes of it; None where nothing may be."""
+
+
+@dataclass(frozen=True)
 class Reached:
     """How far a goal was reached."""
 
@@ -38,5 +48,7 @@ class Reached:
 
 
 USUAL = (Goal("step"), Goal("crowded_ranks"), Goal("blocks"), Goal("fullest_rank"))
+USUAL_OF_STASH = (Goal("step"), Goal("crowded_ranks"), Goal("largest_stash"), Goal("blocks"), Goal("fullest_rank"))
+"""Those of a plan that may stash tables."""
 USUAL_OF_MOVES = (Goal("step"), Goal("moved_bytes"))
 """Those of a plan that follows another."""

@@ -16,6 +16,7 @@ WRITTEN: dict[GoalName, tuple[str, Callable[[float], str]]] = {
     "crowded_ranks": (f"ranks above {CROWDED:.0%} of HBM", lambda value: f"{value:,.0f}"),
     "blocks": ("blocks", lambda value: f"{value:,.0f}"),
     "fullest_rank": ("HBM of the fullest rank", lambda value: f"{value:.1%}"),
+    "largest_stash": ("largest stash of a rank", format_bytes),
     "moved_bytes": ("moved bytes", format_bytes),
 }
 

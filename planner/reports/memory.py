@@ -150,6 +150,8 @@ def _physical_parts(model: StepModel, placed: PlacedShards, ranks: int) -> dict[
     cut = (model.cut_copy_bytes(blocks) * rows).sum()
     if cut:
         parts["copies, as they are cut"] = np.where(np.arange(len(model.memories)) == MEMORY_HBM, cut, 0.0)
+    if (back := _returning(model, placed)) > 0:
+        parts["stashed tables, once they are back"] = np.where(np.arange(len(model.memories)) == MEMORY_HBM, back, 0.0)
     for name in OPTIONAL:
         if not parts[PARTS[name]].any():
             del parts[PARTS[name]]
@@ -157,6 +159,18 @@ def _physical_parts(model: StepModel, placed: PlacedShards, ranks: int) -> dict[
         size += model.projection_bytes if name == "parameters" else 0.0
         parts[DENSE_PARTS[name]] = np.where(np.arange(len(model.memories)) == MEMORY_HBM, size * ranks, 0.0)
     return parts
+
+
+def _returning(model: StepModel, placed: PlacedShards) -> float:
+    """Bytes of HBM, of all ranks with shards, by which the moment when everything that was stashed is back takes more
+    than the peak without it."""
+    if not model.stashes:
+        return 0.0
+    out = model.base_bytes[MEMORY_HBM] + np.bincount(
+        placed.rank, weights=model.shard_bytes(placed)[:, MEMORY_HBM], minlength=len(model.kind_of_rank)
+    )
+    more = np.maximum(model.returned_bytes(placed) - out, 0.0)
+    return float(more[np.unique(placed.rank)].sum())
 
 
 def _capacity(group: NodeGroup, memories: Sequence[MemoryTier]) -> Floats:

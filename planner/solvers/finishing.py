@@ -9,21 +9,21 @@ tolerance. What is best is so only as far as such changes go.
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from planner.problem.arrays import Problem
-from planner.problem.goals import CROWDED, USUAL, Goal, GoalName, Reached
+from planner.problem.goals import CROWDED, USUAL, Goal, GoalName, HbmMemories, Reached
 from planner.problem.load_state import load_state
 from planner.problem.numbers import Floats, Ints
 from planner.problem.placement import Placement
 from planner.problem.relocation import IncumbentPlacement
 from planner.solvers.improve.changes import Changeable, PlacementChange
 from planner.solvers.incumbent import OPTIMAL_GAP, Outcome
+from planner.solvers.kept_goals import NEAR, KeptGoals
+from planner.solvers.stash_twins import stash_bytes, unstashed
 
-NEAR = 1e-9
-"""Relative amount that is kept free of limits for rounding."""
 PARTS = (2, 4, 8)
 """Equal blocks that a table in more of them is tried in."""
 LOWER = 0.01
@@ -70,49 +70,42 @@ class Ends:
         return max(best_s, min(limit_s, self.longest_s))
 
 
-def finished(problem: Problem, outcome: Outcome, memory: int = 0, ends: Ends | None = None) -> Finished:
-    """Return the plan of an outcome made tidier; `memory` is that of the accelerators."""
-    ends = ends or Ends()
+def finished(
+    problem: Problem, outcome: Outcome, memories: HbmMemories | None = None, ends: Ends | None = None
+) -> Finished:
+    """Return the plan of an outcome made tidier; `memories` are those of the accelerators."""
+    ends, memories = ends or Ends(), memories or HbmMemories()
     if outcome.placement is None or outcome.step_s is None or outcome.bound is None:
         return Finished(outcome, None)
     best_s = outcome.step_s if ends.best_step_s is None else min(ends.best_step_s, outcome.step_s)
     limit_s = max(ends.limit_s(outcome, best_s), outcome.step_s)
     near_s = limit_s * (1 - NEAR) if limit_s > outcome.step_s else limit_s
-    finish = _Finish(problem, outcome.placement, near_s, memory, ends)
+    finish = _Finish(problem, outcome.placement, near_s, memories, ends)
     finish.run()
     placement = finish.now.placement()
     state = load_state(problem, placement)
     if state.step_s() > limit_s or state.overflow_bytes() > load_state(problem, outcome.placement).overflow_bytes():
-        finish = _Finish(problem, outcome.placement, near_s, memory, ends)
+        finish = _Finish(problem, outcome.placement, near_s, memories, ends)
         return Finished(outcome, best_s, finish.reached(best_s))
     reached = finish.reached(best_s)
     return Finished(replace(outcome, placement=placement, step_s=state.step_s()), best_s, reached)
 
 
-@dataclass
-class _Limits:
-    """How much of each goal may not be exceeded any more."""
-
-    best: dict[GoalName, float] = field(default_factory=dict)
-    most: dict[GoalName, float] = field(default_factory=dict)
-
-    def keep(self, goal: Goal, value: float) -> None:
-        """Keep to a value that was reached, and its tolerance."""
-        most = value * (1 + goal.share + NEAR)
-        self.best[goal.name], self.most[goal.name] = value, min(most, self.most.get(goal.name, most))
-
-
 class _Finish:
     """One placement, changed as long as it becomes better and its step stays below a limit."""
 
-    def __init__(self, problem: Problem, placement: Placement, limit_s: float, memory: int, ends: Ends) -> None:
+    def __init__(
+        self, problem: Problem, placement: Placement, limit_s: float, memories: HbmMemories, ends: Ends
+    ) -> None:
         self.now = Changeable(problem, placement)
-        self._problem, self._memory, self._ends, self._kept = problem, memory, ends, _Limits()
+        self._problem, self._memories, self._ends, self._kept = problem, memories, ends, KeptGoals()
+        self._measured, self._lower = memories.moments, LOWER
+        """The memories of which ranks are emptied, and by which share at least."""
         if ends.most_moved < math.inf:
             self._kept.most["moved_bytes"] = ends.most_moved
         self._limit_s = max(limit_s, self.now.step_s)
-        pool = problem.pool_of_rank[memory]
-        self._capacity: Floats = np.maximum(problem.pool_capacity[memory], 1.0)[pool]
+        hbm = memories.moments[0]
+        self._capacity: Floats = np.maximum(problem.pool_capacity[hbm], 1.0)[problem.pool_of_rank[hbm]]
         self._work = 0.0
 
     def run(self) -> None:
@@ -122,6 +115,7 @@ class _Finish:
             "blocks": self._merge,
             "fullest_rank": self._empty_fullest_rank,
             "moved_bytes": self._return_tables,
+            "largest_stash": self._lower_stash,
         }
         for goal in self._ends.goals[1:]:
             self._work = self.now.work + MOST_WORK
@@ -143,7 +137,10 @@ class _Finish:
             return 0.0 if incumbent is None else float(incumbent.moved_bytes(self._problem, now.placement()).sum())
         if name == "blocks":
             return float(len(now.block))
-        share = self._share(now.state.free)
+        if name == "largest_stash":
+            stash = self._memories.stash
+            return 0.0 if stash is None else float((self._taken(now.state.free, (stash,)) * self._capacity).max())
+        share = self._taken(now.state.free, self._memories.moments)
         return float((share > CROWDED).sum()) if name == "crowded_ranks" else float(share.max())
 
     def _make(self, change: PlacementChange) -> bool:
@@ -187,8 +184,12 @@ class _Finish:
         return self.now.work < self._work
 
     def _share(self, free: Floats) -> Floats:
-        """Return the share of each rank's memory that is taken [W]; `free` is [M, W]."""
-        return np.asarray(1.0 - free[self._memory] / self._capacity)
+        """Return the share of each rank's memory that is taken [W], of what is measured; `free` is [M, W]."""
+        return self._taken(free, self._measured)
+
+    def _taken(self, free: Floats, memories: Sequence[int]) -> Floats:
+        """Return the share of each rank's HBM [W] that the most of these memories takes."""
+        return np.asarray(1.0 - free[list(memories)].min(axis=0) / self._capacity)
 
     def _best(self, items: list[int], blocks: Ints, most: Floats) -> tuple[float, PlacementChange] | None:
         """Return one of the blocks in the place of some items, on the rank that is least full then, within the limit;
@@ -277,7 +278,7 @@ class _Finish:
         share, there = self._share(now.state.free), now.place[others]
         taken = share[there] + (size[item] - size[others]) / self._capacity[there]
         gained = (size[item] - size[others]) / self._capacity[rank]
-        fit = (step <= self._limit_s) & (taken <= most) & (gained >= LOWER)
+        fit = (step <= self._limit_s) & (taken <= most) & (gained >= self._lower)
         if not fit.any():
             return False
         enough = share[rank] - gained <= most
@@ -289,15 +290,36 @@ class _Finish:
         now, problem = self.now, self._problem
         on_rank = problem.is_on_rank[now.block]
         kind = problem.kind_of_rank[np.where(on_rank, now.place, 0)]
-        return np.where(on_rank, problem.whole_bytes[kind, now.block, self._memory], 0.0)
+        return np.where(on_rank, problem.whole_bytes[kind, now.block, self._measured[0]], 0.0)
 
     def _empty_fullest_rank(self) -> None:
         """Make the fullest rank emptier, as long as that makes none as full as it was."""
         while self._has_work:
             share = self._share(self.now.state.free)
             rank = int(share.argmax())
-            if not self._empty(rank, float(share[rank]) - LOWER):
+            if not self._empty(rank, float(share[rank]) - self._lower):
                 return
+
+    # -- stashed tables ----------------------------------------------------------------------------------------
+
+    def _lower_stash(self) -> None:
+        """Let tables stay that fit without being stashed, the largest first; then empty the rank that stashes most."""
+        now, memories = self.now, self._memories
+        if memories.stash is None:
+            return
+        size = stash_bytes(self._problem, memories)
+        for table in np.argsort(-np.bincount(now.table, weights=size[now.block]), kind="stable").tolist():
+            items = np.flatnonzero(now.table == table)
+            if not self._has_work or not size[now.block[items]].any():
+                continue
+            if (stay := unstashed(self._problem, memories, now.block[items])) is not None:
+                change = now.exchange(items.tolist(), tuple(zip(stay.tolist(), now.place[items].tolist(), strict=True)))
+                if change is not None and change.step_s <= self._limit_s:
+                    self._make(change)
+        self._measured = (memories.stash,)
+        self._lower = LOWER * float(self._share(now.state.free).max())
+        self._empty_fullest_rank()
+        self._measured, self._lower = memories.moments, LOWER
 
     # -- blocks ------------------------------------------------------------------------------------------------
 

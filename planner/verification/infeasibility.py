@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from cost_models.model import CostModel
-from cost_models.shards import HOME_OF_TIER, PLACEMENT_TIERS
+from cost_models.shards import HOME_OF_TIER, MEMORY_HBM, PLACEMENT_TIERS
 from planner.certificates.exhaustive_search import search_exhaustively
 from planner.certificates.lagrangian import cheapest_options, lagrangian_s
 from planner.certificates.multipliers import Multipliers
@@ -47,11 +47,14 @@ def explain_shortage(formulation: Formulation, shortage: Shortage) -> Infeasibil
         float(of_pool[np.unique(pool[ranks])].sum())
         for of_pool, pool in zip(problem.pool_capacity, problem.pool_of_rank, strict=True)
     ]
+    short = shortage.bytes_short.copy()
+    if model.stashes:  # HBM is short at one of its two moments
+        short[MEMORY_HBM] = np.fmax(short[MEMORY_HBM], short[len(model.memories)])
     tiers = tuple(
         TierShortage(
             tier=tier,
             capacity_bytes=int(capacity[m]),
-            short_bytes=None if np.isnan(shortage.bytes_short[m]) else int(np.ceil(shortage.bytes_short[m])),
+            short_bytes=None if np.isnan(short[m]) else int(np.ceil(short[m])),
         )
         for m, tier in enumerate(model.memories)
     )

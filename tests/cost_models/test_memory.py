@@ -27,6 +27,7 @@ from cost_models.shards import (
     SCM,
     SCM_CACHED,
     SSD_CACHED,
+    STASHED_TIERS,
     TABLE_WISE,
     Blocks,
 )
@@ -155,7 +156,7 @@ def test_prefetched_misses_need_room_to_be_sorted() -> None:
     ("memories", "tiers"),
     [
         ((1, 0, 0, 0, 0), {HBM, HBM_MIXED}),
-        ((1, 1, 0, 0, 0), {HBM, HBM_MIXED, DDR_CACHED, DDR, DDR_SPLIT}),
+        ((1, 1, 0, 0, 0), {HBM, HBM_MIXED, DDR_CACHED, DDR, DDR_SPLIT, *map(PLACEMENT_TIERS.index, STASHED_TIERS)}),
         ((1, 0, 1, 0, 0), {HBM, HBM_MIXED, SSD_CACHED}),
         ((1, 0, 0, 1, 0), {HBM, HBM_MIXED, SCM_CACHED, SCM}),
         ((1, 0, 0, 0, 1), {HBM, HBM_MIXED, REMOTE_CACHED}),

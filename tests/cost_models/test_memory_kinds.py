@@ -9,6 +9,7 @@ from cost_models.memory_rates import IN_FLIGHT_BYTES
 from cost_models.power_laws import hit_rate
 from cost_models.resources import Resource
 from cost_models.shards import (
+    IS_STASHED,
     MEMORY_HBM,
     MEMORY_REMOTE,
     MEMORY_SCM,
@@ -74,6 +75,8 @@ def test_the_simulator_agrees(tier: int, state: int, optimizer: str) -> None:
     """Within 3 %, with tables in any tier, their state with them, in DDR or in storage-class memory."""
     fraction = 0.1 if PLACEMENT_TIERS[tier].endswith(("_cached", "_split")) else 0.0
     model = model_of(optimizer)
+    if IS_STASHED[tier]:
+        model = StepModel(model.topology, model.workload, stashes=True)
     placed = whole(model, tier, fraction, state)
     played = simulate(model.topology, model.workload, placed)
     assert played.step_s == pytest.approx(model.evaluate(placed).step_s, rel=0.03)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from cost_models.shards import PLACEMENT_TIERS, SHARDINGS, STATE_PLACES
+from cost_models.shards import PLACEMENT_TIERS, SHARDINGS, STASHED_TIERS, STATE_PLACES
 from cost_models.step import StepModel
 from planner.formulation.narrowing import Narrowing
 from planner.formulation.policy import Policy
@@ -126,7 +126,7 @@ def test_tiers_without_a_memory_are_dropped(limits: Narrowing) -> None:
     """Of a cluster with HBM and DDR alone, tables keep the tiers at home there, and state what kernels reach."""
     limits.leave_what_there_is()
     kept = {tier for tier, may in zip(PLACEMENT_TIERS, limits.tiers[0].tolist(), strict=True) if may}
-    assert kept == {"hbm", "hbm_mixed", "ddr_cached", "ddr", "ddr_split"}
+    assert kept == {"hbm", "hbm_mixed", "ddr_cached", "ddr", "ddr_split", *STASHED_TIERS}
     places = {place for place, may in zip(STATE_PLACES, limits.states[0].tolist(), strict=True) if may}
     assert places == {"with_table", "ddr"}
     assert not limits.faults
