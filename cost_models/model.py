@@ -329,6 +329,12 @@ class CostModel(ABC):
         """What a step takes longer than its stages say where tables are in these tiers; 0 where unknown."""
         return 0.0
 
+    @property
+    def length_imbalance_s(self) -> float:
+        """What a step is expected to take longer than its stages say, as histories are longer on some ranks than on
+        others; 0 where all are as long, or nothing is known of that."""
+        return 0.0
+
     def error_bars(self, placed: PlacedShards) -> ErrorBars | None:  # noqa: ARG002
         """The 90 % bands of a placement's step and stages; None where the model has none (see `without_error_bars`)."""
         return None

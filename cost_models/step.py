@@ -2,6 +2,7 @@
 
 from cost_models.compressed_costs import CompressedCosts
 from cost_models.error_bars import ErrorBars
+from cost_models.length_imbalance import length_imbalance_s
 from cost_models.shards import IS_STASHED, PlacedShards
 from cost_models.step_error_bars import error_bars
 
@@ -10,6 +11,13 @@ class StepModel(CompressedCosts):
     """The physical cost model of one workload on one topology."""
 
     without_error_bars = None
+
+    @property
+    def length_imbalance_s(self) -> float:
+        """What the slowest of all ranks is expected to work longer on its histories than they do on the mean."""
+        ranks, passes = self.cluster.world_size, self.coefficients.software.activation_passes.value
+        samples = self.stated_workload.batch(ranks) / ranks
+        return max(length_imbalance_s(self.stated_workload, kind, samples, ranks, passes) for kind in self.kinds)
 
     def error_bars(self, placed: PlacedShards) -> ErrorBars | None:
         """The 90 % bands of a placement's step and stages; None with replicas, and with stashed tables, of which no

@@ -9,6 +9,7 @@ from cost_models.coefficients import SoftwareCoefficients
 from cost_models.resources import Way
 from cost_models.shards import PLACEMENT_TIERS, Floats, Ints
 from cost_models.simulator.collectives import Collectives
+from cost_models.simulator.conditions import Lengths
 from cost_models.simulator.demand import Demand
 from cost_models.simulator.dense_part import DenseKernels
 from cost_models.simulator.dense_shards import ShardedKernels
@@ -107,9 +108,11 @@ class Builder:
         demands: Sequence[Demand],
         slowness: Sequence[Floats],
         tell: Callable[[str], None] = lambda _words: None,
+        lengths: Sequence[Lengths] = (),
     ) -> Program:
-        """One step per demand; `slowness` [W] stretches each rank's device time; `tell` hears of each step."""
-        self._demands = demands
+        """One step per demand; `slowness` [W] stretches each rank's device time; `tell` hears of each step; `lengths`
+        are those of the histories of each."""
+        self._demands, self._dense.lengths = demands, lengths
         program, start = self._streams.program, None
         for step in range(len(demands)):
             tell(f"laying out step {step + 1:,} of {len(demands):,}")

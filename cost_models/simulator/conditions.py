@@ -1,6 +1,6 @@
 """What differs from the mean: pooling that varies, devices that are slow, links that are slow or lost."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
@@ -10,7 +10,11 @@ from cost_models.elementary import exp
 from cost_models.resources import WAYS, Resource
 from cost_models.shards import Floats
 from cost_models.simulator.network import Instance, SimulatedNetwork
+from cost_models.workload.histories import History, histories
 from cost_models.workload.models import Workload
+
+Lengths = Mapping[str, tuple[Floats, Floats]]
+"""By the layer that reads a history: sums of lengths, and of their squares, of each rank over their means, [W] each."""
 
 
 @dataclass(frozen=True)
@@ -18,7 +22,8 @@ class Conditions:
     """Under which steps are simulated; the default is the mean step on healthy hardware."""
 
     pooling: bool = False
-    """Whether the number of ids varies from step to step by the tables' `pooling_std`."""
+    """Whether the number of ids varies from step to step, and from rank to rank, by the tables' `pooling_std`; and with
+    it the lengths of histories that layers of the dense part work on."""
     jitter: float = 0.0
     """Spread of each rank's device time from step to step: standard deviation of its logarithm."""
     slow_ranks: Mapping[int, float] = field(default_factory=lambda: MappingProxyType({}))
@@ -36,8 +41,24 @@ class Conditions:
     """Whether every step takes the inverse roots of Shampoo, instead of the mean step's share of them."""
     seed: int = 0
 
-    def ids(self, workload: Workload, world: int, steps: int) -> Iterator[Floats | None]:
-        """The ids of each rank's own samples over their mean, [W, T] for each step; None where they are the mean."""
+    def lengths(self, workload: Workload, world: int, steps: int) -> list[Lengths]:
+        """For each step, of each history whose length varies, the sums of lengths and of their squares over the samples
+        of each rank, over their means, [W] each; no steps where all are the mean. They are drawn sample by sample."""
+        known = histories(workload) if self.pooling else ()
+        samples = max(round(workload.batch(world) / world), 1)
+        return [
+            {
+                history.layer: _sums(np.random.default_rng((self.seed, 2, step, number)), history, world, samples)
+                for number, history in enumerate(known)
+            }
+            for step in range(steps if known else 0)
+        ]
+
+    def ids(
+        self, workload: Workload, world: int, steps: int, lengths: Sequence[Lengths] = ()
+    ) -> Iterator[Floats | None]:
+        """The ids of each rank's own samples over their mean, [W, T] for each step; None where they are the mean. Ids
+        of a history are as many as its `lengths` say, where these are given."""
         spread = np.array([table.pooling_std / table.pooling_factor for table in workload.tables])
         of_rank = spread / np.sqrt(workload.batch(world) / world)
         for step in range(steps):
@@ -45,7 +66,10 @@ class Conditions:
                 yield None
                 continue
             drawn = np.random.default_rng((self.seed, 0, step)).standard_normal((world, len(spread)))
-            yield np.maximum(1 + drawn * of_rank, 0.0)
+            ids = np.maximum(1 + drawn * of_rank, 0.0)
+            for history in histories(workload) if lengths else ():
+                ids[:, list(history.tables)] = lengths[step][history.layer][0][:, None]
+            yield ids
 
     def slowness(self, world: int, steps: int) -> list[Floats]:
         """How many times as long as usual every device takes, [W] for each step.
@@ -72,3 +96,13 @@ class Conditions:
                 raise ValueError(f"there is no {link} {number}; sorts of links are {', '.join(kinds)}")
             capacity[ends] = share
         return capacity
+
+
+def _sums(random: np.random.Generator, history: History, world: int, samples: int) -> tuple[Floats, Floats]:
+    """[W] sums of the lengths of so many samples and of their squares, over their means; rank by rank, as those of all
+    would take much memory."""
+    first, second = np.empty(world), np.empty(world)
+    for rank in range(world):
+        lengths = random.standard_gamma(history.shape, samples)
+        first[rank], second[rank] = lengths.mean(), np.square(lengths).mean()
+    return first / history.shape, second / (history.shape * (history.shape + 1))

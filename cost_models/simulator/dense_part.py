@@ -1,20 +1,32 @@
 """The dense part of a step: its kernels forward and backward, its optimizer, and the host's fixed overhead."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 
 from cost_models.coefficients import SoftwareCoefficients
-from cost_models.dense_size import FORWARD_FLOPS_PER_MAC, DenseSize, LayerProduct, PartName, dense_parts, tower_sizes
+from cost_models.dense_size import (
+    FORWARD_FLOPS_PER_MAC,
+    DenseSize,
+    LayerProduct,
+    PartName,
+    dense_parts,
+    layer_parts,
+    layer_sizes,
+    tower_sizes,
+)
 from cost_models.kinds import RankKind
 from cost_models.shards import Floats, Ints
+from cost_models.simulator.conditions import Lengths
 from cost_models.simulator.network import SimulatedNetwork
 from cost_models.simulator.preconditioners import Preconditioners
 from cost_models.simulator.program import COMPUTE, Label, Streams, Wait
 from cost_models.workload.dense_part import COMPUTE_DTYPE_BYTES
 from cost_models.workload.formats import codec_bytes, wire_bytes, written_bytes
+from cost_models.workload.histories import histories
 from cost_models.workload.models import Workload
 from cost_models.workload.optimizers import ELEMENTWISE, LAYERWISE, NORM_READS, PARKED_PASSES, UPDATE_BYTES
 
@@ -54,6 +66,12 @@ class DenseKernels:
         """The parts that run while vectors are exchanged, in the order of the forward pass."""
         self.rest = [part for part in self._sizes if part != BEFORE_OUTPUTS]
         """The parts that need the vectors, in the order of the forward pass."""
+        self._names: dict[PartName, set[str]] = {part: set() for part in self._sizes}
+        for layer, part in zip(workload.layers, layer_parts(workload.layers), strict=True):
+            self._names.setdefault(part, set()).add(layer.name)
+        self._jagged = _jagged(workload)
+        self.lengths: Sequence[Lengths] = ()
+        """Of the histories of each step; none where all are as long as the mean."""
         self.preconditioners: Preconditioners | None = None
         if workload.trained_by_shampoo is not None:
             self.preconditioners = Preconditioners(streams, network, workload, software)
@@ -62,7 +80,7 @@ class DenseKernels:
         """Run these parts one after the other; the first of them waits for `after`, too."""
         for number, part in enumerate(parts):
             label = Label(f"{_words(part)} forward", "dense forward", COMPUTE, step)
-            self._streams.run(label, self._part_s(part, "forward") * slow, () if number else after)
+            self._streams.run(label, self._part_s(part, "forward", step) * slow, () if number else after)
 
     def backward(self, parts: Sequence[PartName], step: int, slow: Floats) -> list[Bucket]:
         """Run these parts from the last to the first, bucket by bucket."""
@@ -70,19 +88,29 @@ class DenseKernels:
         for part in reversed(parts):
             gradient = self._sizes[part].parameters * wire_bytes(self._workload.dense.gradient_format)
             count = max(1, min(MOST_BUCKETS, math.ceil(gradient / BUCKET_BYTES)))
-            seconds = self._part_s(part, "backward") * slow / count
+            seconds = self._part_s(part, "backward", step) * slow / count
             label = Label(f"{_words(part)} backward", "dense backward", COMPUTE, step)
             buckets += [(self._streams.run(label, seconds), gradient / count) for _ in range(count)]
         return buckets
 
-    def _part_s(self, part: PartName, way: Pass) -> Floats:
-        """[W] one way through a part."""
-        return self._way_s(self._sizes[part], way)
+    def _part_s(self, part: PartName, way: Pass, step: int) -> Floats:
+        """[W] one way through a part, with histories as long as those of a step."""
+        return self._way_s(self._sizes[part], way) + self._longer_s(self._names.get(part, set()), way, step)
 
-    def _way_s(self, size: DenseSize, way: Pass) -> Floats:
-        """[W] one way through layers of this size for the samples of each rank; on the way back what is checkpointed
-        goes forward first."""
-        samples = np.full(self._network.world, self._samples)
+    def _longer_s(self, names: Collection[str], way: Pass, step: int) -> Floats:
+        """[W] what layers of these names take longer than for histories of mean length, or less than 0."""
+        seconds: Floats = np.zeros(self._network.world)
+        for reads, name, of_length, of_square in self._jagged if self.lengths else ():
+            if name in names:
+                length, square = self.lengths[step][reads]
+                seconds += self._way_s(of_length, way, length) - self._way_s(of_length, way)
+                seconds += self._way_s(of_square, way, square) - self._way_s(of_square, way)
+        return seconds
+
+    def _way_s(self, size: DenseSize, way: Pass, times: Floats | float = 1.0) -> Floats:
+        """[W] one way through layers of this size for `times` the samples of each rank; on the way back what is
+        checkpointed goes forward first."""
+        samples = np.full(self._network.world, self._samples) * times
         again = size.recomputed if way == "backward" else None
         seconds = self._layers_s(size, samples, way)
         return seconds if again is None else seconds + self._layers_s(again, samples, "forward")
@@ -137,6 +165,23 @@ class DenseKernels:
         """[W] the step's fixed overhead; the dense optimizer, which was measured as a part of it, has its own task."""
         optimizer_s = self.optimizer_s(slow) if self._workload.mode == "training" else 0.0
         return np.maximum(self._software.step_overhead_s.value - optimizer_s, 0.0) * np.ones(self._network.world)
+
+
+def _jagged(workload: Workload) -> list[tuple[str, str, DenseSize, DenseSize]]:
+    """The layers that work on histories: the layer that reads the history, their name, and the parts of their size that
+    go with its length, and with the square of that."""
+    sizes = dict(zip((layer.name for layer in workload.layers), layer_sizes(workload), strict=True))
+    found = []
+    for history in histories(workload):
+        for layer in (layer for layer in workload.layers if layer.name in history.linear):
+            size, pairs = sizes[layer.name], DenseSize()
+            if layer.name in history.pairs:
+                pairs = DenseSize(macs_within_samples=size.macs_within_samples)
+                pairs = pairs if size.recomputed is None else replace(pairs, recomputed=pairs)
+                again = size.recomputed and replace(size.recomputed, macs_within_samples=0)
+                size = replace(size, macs_within_samples=0, recomputed=again)
+            found.append((history.layer, layer.name, size, pairs))
+    return found
 
 
 def _with_projections(sizes: dict[PartName, DenseSize], workload: Workload) -> dict[PartName, DenseSize]:

@@ -142,7 +142,7 @@ class ShardedKernels(DenseKernels):
         kind: TaskKind = "dense forward" if way == "forward" else "dense backward"
         unit = self._units[number]
         size = _shared(unit, self._collectives(unit.held).parts) if unit.held.cut else unit.size
-        seconds = self._way_s(size, way)
+        seconds = self._way_s(size, way) + self._longer_s([layer.name for layer in unit.layers], way, step)
         return self._streams.run(Label(f"dense unit {number} {way}", kind, COMPUTE, step), seconds * slow, waits)
 
 

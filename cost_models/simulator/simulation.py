@@ -274,7 +274,8 @@ def simulate(
         return JointDemand.of([each(ids) for each in counts])
 
     tell(f"drawing the ids of {counted(simulated, 'step')}")
-    drawn = conditions.ids(workload, network.world, simulated)
+    lengths = conditions.lengths(workload, network.world, simulated)
+    drawn = conditions.ids(workload, network.world, simulated, lengths)
     mean = count(None)
     demands = []
     for number, ids in enumerate(drawn, start=1):
@@ -291,7 +292,7 @@ def simulate(
         through_towers=exchange == "sptt" and network.has_towers,
         with_roots=conditions.with_roots,
     )
-    program = builder.build(demands, conditions.slowness(network.world, simulated), tell)
+    program = builder.build(demands, conditions.slowness(network.world, simulated), tell, lengths)
     tell(f"simulating {counted(simulated, 'step')} of {counted(network.world, 'rank')}")
     run = Engine(program.graph, capacity, program.hubs).run(observe)
     return Simulation(network, program, run, workload, fill, steps, capacity)

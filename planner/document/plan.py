@@ -79,6 +79,9 @@ class Objective(Record):
     cache_launch_s: Annotated[float | None, Field(exclude_if=lambda value: value is None)] = None
     """What launching the search of caches takes beyond step_s, however many tables are cached: no sum over tables
     either."""
+    length_imbalance_s: Annotated[float | None, Field(exclude_if=lambda value: value is None)] = None
+    """What the rank with the longest histories is expected to work on them beyond step_s, which is that of histories of
+    mean length; the same for every placement."""
 
 
 class Simulated(Record):

@@ -151,8 +151,12 @@ def _with_counted_bytes(tables: Sequence[TablePlan], model: CostModel) -> tuple[
 def _costed_plan(tables: tuple[TablePlan, ...], model: CostModel, bound: "_Bound", origin: str) -> Plan:
     """The document of tables with their bytes, beside a bound; not yet simulated."""
     placed = placed_tables(tables)
-    evaluation, mixing_s = model.evaluate(placed), model.mixing_seconds(placed.blocks.sharding) or None
-    launch_s = model.cache_launch_seconds(placed.blocks.tier) or None
+    evaluation = model.evaluate(placed)
+    beyond = {
+        "mixing_s": model.mixing_seconds(placed.blocks.sharding) or None,
+        "cache_launch_s": model.cache_launch_seconds(placed.blocks.tier) or None,
+        "length_imbalance_s": model.length_imbalance_s or None,
+    }
     stages = tuple(
         StageTime(name=name, seconds=float(seconds), critical_rank=rank)
         for name, seconds, rank in zip(model.stages, evaluation.stage_seconds, evaluation.critical_rank, strict=True)
@@ -162,7 +166,7 @@ def _costed_plan(tables: tuple[TablePlan, ...], model: CostModel, bound: "_Bound
     gap = step_s / bound_s - 1 if bound_s > 0 else 0.0
     return Plan(
         status="feasible",
-        objective=Objective(step_s=step_s, lower_bound_s=bound_s, gap=gap, mixing_s=mixing_s, cache_launch_s=launch_s),
+        objective=Objective(step_s=step_s, lower_bound_s=bound_s, gap=gap, **beyond),
         simulated=None,
         stages=stages,
         tables=tables,

@@ -144,6 +144,7 @@ def placed_plan(
     beyond = {
         "mixing_s": model.mixing_seconds(blocks.sharding) or None,
         "cache_launch_s": model.cache_launch_seconds(blocks.tier) or None,
+        "length_imbalance_s": model.length_imbalance_s or None,
     }
     objective = Objective(step_s=step_s, lower_bound_s=bound_s, gap=gap, **beyond)
     ranks = rank_plans(model, rank_bytes, busy + problem.stage_constants)

@@ -113,6 +113,13 @@ def render_mixing(objective: Objective, console: "Console") -> None:
         beyond = format_seconds(objective.cache_launch_s)
         console.print(f"Launching the search of caches takes {beyond} more, which the step and its bound leave out.")
         console.print()
+    if objective.length_imbalance_s:
+        beyond = format_seconds(objective.length_imbalance_s)
+        console.print(
+            f"Histories of different lengths keep the slowest rank {beyond} longer on the mean, which the step and its"
+            " bound, of mean lengths, leave out."
+        )
+        console.print()
     if objective.mixing_s:
         beyond = format_seconds(objective.mixing_s)
         console.print(f"Mixing kinds of sharding takes {beyond} more, which the step and its bound leave out.")

@@ -128,6 +128,7 @@ def objective_faults(plan: Plan, model: CostModel) -> Iterator[str]:
     beyond = {
         "mixing_s": model.mixing_seconds(blocks.sharding),
         "cache_launch_s": model.cache_launch_seconds(blocks.tier),
+        "length_imbalance_s": model.length_imbalance_s,
     }
     for name, seconds in beyond.items():
         stated = getattr(objective, name)
