@@ -219,8 +219,8 @@ class _StageErrors:
             yield from self._on_device(self._parts(self._resource, busy))
         elif self._resource == FETCHES:
             yield from self._on_fetches(self._parts(self._resource, busy))
-        elif self._resource in _EFFICIENCY:
-            yield from self._on_host(_EFFICIENCY[self._resource], self._parts(self._resource, busy), busy)
+        elif efficiency := _EFFICIENCY.get(replace(self._resource, in_place=False)):
+            yield from self._on_host(efficiency, self._parts(self._resource, busy), busy)
         elif self._resource.kind in ("link", "nic", "rails"):
             yield self._exchange(self._resource, busy)
         else:
@@ -260,8 +260,10 @@ class _StageErrors:
             yield self._of(where, name, seconds, {"row_bytes": parts.row_bytes})
 
     def _by_tier(self, parts: _ErrorParts) -> Iterator[tuple[_Place, float]]:
-        """Coefficients with the time of the tables that goes with them; state apart is updated where it is."""
-        of_stage = _BY_TIER.get(self._name, _BY_TIER["cache_fetch"])
+        """Coefficients with the time of the tables that goes with them; state apart is updated where it is, rows of
+        caches that are read and updated in place, where they are."""
+        in_place = self._resource is not None and self._resource.in_place
+        of_stage = [_UPDATED_BELOW for _ in TIERS] if in_place else _BY_TIER.get(self._name, _BY_TIER["cache_fetch"])
         for tier, seconds in enumerate((parts.by_tier - parts.state_apart).tolist()):
             yield from ((place, seconds) for place in of_stage[tier] if seconds)
         for seconds in parts.state_apart.tolist():

@@ -1,5 +1,5 @@
 """`python -m benchmarks.validation [DIR] [--json] [--docs] [--quick | --topologies A,B] [--jobs N]`, from the root of
-a checkout.
+a checkout; `--pairs T/W,...` makes those rows of the page anew.
 
 The simulator against the closed form on every workload x topology of the catalog that fits (half an hour); against
 measured steps (DIR has the form of benchmarks/data/facts); its ranking of random plans and of the solver's neighbours;
@@ -10,7 +10,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -18,6 +18,7 @@ import pandas as pd
 
 from benchmarks.accuracy.__main__ import FACTS
 from benchmarks.validation import catalog, measured, ranking
+from benchmarks.validation.section import against_the_estimate, table, with_pairs
 from planner.document.planned import placed_shards, planned_inputs
 from planner.planning import planning as api
 
@@ -96,19 +97,8 @@ def missed(found: Findings) -> Iterator[str]:
             yield f"{plan.workload} on {plan.topology}: {plan.ratio - 1:.1%} behind its best neighbour"
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table."""
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
-
-
 def page(found: Findings) -> str:
     """The page of the documentation."""
-    near = sum(abs(each.difference) <= 0.03 for each in found.comparisons)
-    topologies = ", ".join(dict.fromkeys(each.topology for each in found.comparisons))
-    share = f"{near} of {len(found.comparisons)} pairs of topology and workload are within 3 %"
-    own = sum(abs(each.drawn_difference) <= catalog.NOTABLE for each in found.comparisons)
-    share += f"; with rows that the simulator draws and counts itself, {own} within {catalog.NOTABLE * 100:.0f} %"
     return "\n".join(
         [
             INTRODUCTION,
@@ -139,45 +129,9 @@ def page(found: Findings) -> str:
                     for a, b in zip(found.rankings, found.stands, strict=True)
                 ],
             ),
-            "## Against the estimate\n",
-            f"Quick plans (`--effort 0`) on {topologies}; {share}. {_differing(found.comparisons)}",
-            "All pairs:\n",
-            table(
-                ("topology", "workload", "estimate", "simulated", "difference", "with rows drawn"),
-                [
-                    (
-                        each.topology,
-                        each.workload,
-                        f"{each.estimate_s * 1e3:.3f} ms",
-                        f"{each.simulated_s * 1e3:.3f} ms",
-                        f"{each.difference:+.1%}",
-                        f"{each.drawn_difference:+.1%}",
-                    )
-                    for each in found.comparisons
-                ],
-            ),
+            against_the_estimate(found.comparisons),
         ]
     )
-
-
-def _differing(comparisons: Sequence[catalog.Comparison]) -> str:
-    """The pairs that differ much, and why; or that there are none."""
-    rows = [
-        (
-            each.topology,
-            each.workload,
-            f"{each.estimate_s * 1e3:.3f} ms",
-            f"{each.simulated_s * 1e3:.3f} ms",
-            f"{each.difference:+.1%}",
-            each.reason,
-        )
-        for each in comparisons
-        if each.reason
-    ]
-    if not rows:
-        return f"None differs by more than {catalog.NOTABLE * 100:.0f} %.\n"
-    header = ("topology", "workload", "estimate", "simulated", "difference", "why")
-    return f"Where they differ by more than {catalog.NOTABLE * 100:.0f} %, why:\n\n{table(header, rows)}"
 
 
 INTRODUCTION = """# Validation of the simulator
@@ -194,10 +148,20 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="everything as JSON")
     parser.add_argument("--docs", action="store_true", help="write docs/reference/validation.md")
     parser.add_argument("--topologies", default="", metavar="A,B,...", help="these only, of the catalog")
+    parser.add_argument(
+        "--pairs", default="", metavar="T/W,...", help="make these rows of the page anew, and no others"
+    )
     parser.add_argument("--jobs", type=int, metavar="N", help="processes (default: one for each core)")
     parser.add_argument("--quick", action="store_true", help="a part of the catalog, fewer plans")
     wanted = parser.parse_args()
     topologies = tuple(filter(None, wanted.topologies.split(",")))
+    if wanted.pairs:
+        PAGE.write_text(
+            with_pairs(
+                PAGE.read_text(), [(t, w) for t, _, w in (pair.partition("/") for pair in wanted.pairs.split(","))]
+            )
+        )
+        return 0
     found = findings(wanted.folder, quick=wanted.quick, topologies=topologies, jobs=wanted.jobs)
     if wanted.docs:
         PAGE.write_text(page(found))

@@ -5,12 +5,20 @@ import sys
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 
+import numpy as np
+
+from cost_models.model import CostModel
 from cost_models.registry import cost_model
+from cost_models.resources import PCIE
+from cost_models.shards import DATA_PARALLEL, PlacedShards
 from cost_models.simulator.conditions import Conditions
+from cost_models.simulator.simulation import simulate
 from cost_models.workload.loading import WORKLOADS, load_workload
 from planner.document.plan import Plan
+from planner.document.planned import placed_shards, planned_inputs
 from planner.formulation.formulation import Formulation
 from planner.formulation.policy import Policy
+from planner.planning import planning as api
 from planner.planning.pipeline import Pipeline, Searched
 from planner.solvers.limits import SearchLimits
 from planner.solvers.search import solve
@@ -38,6 +46,18 @@ PROGRESS = 50
 
 
 @dataclass(frozen=True)
+class Cause:
+    """Why a played step differs much from the estimate."""
+
+    stage: str
+    """What the played step waits for, beside the estimate's stages."""
+    alike: float | None
+    """The difference that is left where what each PCIe switch is asked for is dealt evenly to its ranks."""
+    planned: float | None
+    """The difference of the plan that `planner plan --effort 0` makes, which is searched to its end."""
+
+
+@dataclass(frozen=True)
 class Comparison:
     """One plan, estimated and played."""
 
@@ -47,8 +67,8 @@ class Comparison:
     simulated_s: float
     drawn_s: float
     """Simulated with rows that the simulator draws and counts itself."""
-    reason: str | None
-    """Where they differ by more than 10 %: what the played step waits for, beside the estimate's stages."""
+    cause: Cause | None
+    """Where they differ by more than 10 %, why."""
 
     @property
     def difference(self) -> float:
@@ -74,10 +94,38 @@ def compare(topology: str, workload: str) -> Comparison | None:
     estimate, played = plan.objective.step_s, plan.simulated.step_s
     drawn = simulate_plan(plan, conditions=Conditions(draws_rows=True)).step_s
     notable = abs(played / estimate - 1) > NOTABLE
-    return Comparison(topology, workload, estimate, played, drawn, _reason(plan) if notable else None)
+    return Comparison(topology, workload, estimate, played, drawn, _cause(model, plan) if notable else None)
 
 
-def _reason(plan: Plan) -> str:
+def _cause(model: CostModel, plan: Plan) -> Cause:
+    """What makes the difference: looked for stage by stage, within switches, and in a plan that is searched further."""
+    alike = alike_within_switches(model, placed_shards(plan))
+    estimate_s, played_s = model.evaluate(alike).step_s, simulate(*planned_inputs(plan), alike).step_s
+    searched = api.plan(model.topology, model.workload, effort=0)
+    assert searched.objective is not None
+    assert searched.simulated is not None
+    planned = searched.simulated.step_s / searched.objective.step_s - 1
+    return Cause(_stage(plan), played_s / estimate_s - 1, planned)
+
+
+def alike_within_switches(model: CostModel, placed: PlacedShards) -> PlacedShards:
+    """Every shard cut by rows into as many equal parts as ranks share its rank's PCIe switch, one for each of these.
+
+    Switches, memories and cards are asked for as much as before, but for ids and vectors, which every part has; ranks
+    of a switch that were loaded unlike are alike. Copies that all ranks have stay.
+    """
+    switch = model.resource_of_rank(PCIE)
+    members = [np.flatnonzero(switch == number) for number in range(int(switch.max()) + 1)]
+    whole = placed.blocks.sharding == DATA_PARALLEL
+    ranks = [np.array([r]) if stays else members[switch[r]] for r, stays in zip(placed.rank, whole, strict=True)]
+    parts = np.array([len(each) for each in ranks])
+    of = np.repeat(np.arange(len(parts)), parts)
+    place = np.arange(len(of)) - np.repeat(np.cumsum(parts) - parts, parts)
+    rows = (place + 1) * placed.rows[of] // parts[of] - place * placed.rows[of] // parts[of]
+    return PlacedShards(placed.blocks.take(of), np.concatenate(ranks), rows, placed.opens_block[of] & (place == 0))
+
+
+def _stage(plan: Plan) -> str:
     """The stage whose time differs most."""
     played: dict[str, float] = {}
     for share in simulate_plan(plan).critical_path():

@@ -2,12 +2,15 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from benchmarks.accuracy.__main__ import FACTS
 from benchmarks.validation import __main__ as validation
 from benchmarks.validation import catalog, measured, ranking
+from benchmarks.validation.section import HEADING, against_the_estimate, with_pairs
+from cost_models.shards import DATA_PARALLEL, HBM, TABLE_WISE, Blocks, PlacedShards
 
 
 def test_measured_steps() -> None:
@@ -28,7 +31,56 @@ def test_estimate_and_simulation() -> None:
     found = catalog.compare("dgx-h100", "criteo-kaggle")
     assert found is not None
     assert abs(found.difference) <= 0.03
-    assert found.reason is None
+    assert found.cause is None
+
+
+def test_rows_are_made_anew_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that are named, and those that differ by more than a tenth; every other line stays to the letter."""
+    held = [
+        catalog.Comparison("a", "w", 1e-3, 0.99999e-3, 1.01e-3, None),
+        catalog.Comparison("b", "w", 2e-3, 1.7e-3, 1.7e-3, catalog.Cause("dense", -0.01, -0.02)),
+        catalog.Comparison("c", "w", 3e-3, 3e-3, 3e-3, None),
+    ]
+    text, made = "before\n" + against_the_estimate(held), []
+
+    def anew(topology: str, workload: str) -> catalog.Comparison:
+        made.append((topology, workload))
+        return catalog.Comparison(topology, workload, 4e-3, 4.1e-3, 4.2e-3, None)
+
+    monkeypatch.setattr(catalog, "compare", anew)
+    remade = with_pairs(text, [("c", "w")])
+    assert made == [("b", "w"), ("c", "w")]
+    assert remade.startswith("before\n" + HEADING)
+    assert "2 of 3 pairs" not in remade
+    assert "3 of 3 pairs of topology and workload are within 3 %" in remade
+    assert "None differs by more than 10 %" in remade
+    assert "| a | w | 1.000 ms | 1.000 ms | -0.0% | +1.0% |\n" in remade
+    assert "| c | w | 4.000 ms | 4.100 ms | +2.5% | +5.0% |\n" in remade
+    with pytest.raises(ValueError, match="no row of the page is of d/w"):
+        with_pairs(text, [("d", "w")])
+
+
+def test_ranks_of_a_switch_hold_alike() -> None:
+    """Every row stays on its switch, in equal parts on its ranks; copies that all ranks have stay whole."""
+    cluster = ranking.load_topology("dgx-2")
+    model = ranking.cost_model("physical", cluster, ranking.load_workload("fbgemm-000"))
+    table = np.arange(len(model.tables.rows))
+    copies = len(table) - 1
+    sharding = np.where(table == copies, DATA_PARALLEL, TABLE_WISE)
+    blocks = Blocks(table, sharding, np.full(len(table), HBM), model.tables.dim, np.zeros(len(table)))
+    every = np.append(table, np.full(15, copies))
+    rank = np.append(np.where(table == copies, 0, table % 3), np.arange(1, 16))
+    opens = np.append(table >= 0, np.zeros(15, dtype=bool))
+    placed = PlacedShards(blocks.take(every), rank, model.tables.rows[every], opens)
+    alike = catalog.alike_within_switches(model, placed)
+    for number, rows in enumerate(model.tables.rows):
+        before, now = (each.blocks.table == number for each in (placed, alike))
+        on_switch = [np.bincount(each.rank[of] // 2, each.rows[of], 8) for each, of in ((placed, before), (alike, now))]
+        assert (on_switch[0] == on_switch[1]).all()
+        assert alike.opens_block[now].sum() == 1
+        assert np.ptp(np.bincount(alike.rank[now], alike.rows[now])[alike.rank[now]]) <= 1
+        assert now.sum() == (16 if number == copies else 2)
+        assert number != copies or (alike.rows[now] == rows).all()
 
 
 def test_what_is_missed_is_named() -> None:

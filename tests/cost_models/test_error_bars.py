@@ -140,6 +140,23 @@ def test_misses_err_as_what_they_come_from(pipeline: str, stage: int):
     assert "network switches" not in drives.spec_only
 
 
+def test_rows_in_place_beside_prefetched_misses_err_as_the_link_that_they_cross():
+    """Rows of cached tables that find no place in their cache are read in place, while the next misses come: where
+    that is what the dense part's stage waits for, the bar is that of PCIe and of rows in place."""
+    overrides = ["software=torchrec", "pipeline=prefetch", "dense={macs_per_sample: 1000000, parameters: 100000}"]
+    model = StepModel(load_topology("dgx-h100"), load_workload("dlrm-dcnv2", overrides=overrides))
+    table = np.arange(len(model.tables.rows))
+    share = np.full(len(table), 1e-5)
+    blocks = Blocks(table, np.full(len(table), TABLE_WISE), np.full(len(table), DDR_CACHED), model.tables.dim, share)
+    placed = PlacedShards(blocks, table % 8, model.tables.rows, np.ones(len(table), dtype=bool))
+    stage = model.stages.index("dense")
+    binding = model.evaluate(placed).binding[stage]
+    assert binding is not None
+    assert binding.in_place
+    assert binding.kind in ("pcie", "ddr")
+    assert "uvm" in model.error_bars(placed).stages[stage].basis
+
+
 def test_a_rank_waits_for_each_memory_in_turn():
     """Misses from two memories on one rank: PCIe, and the data sheet of the drives, by their shares."""
     model = StepModel(load_topology("dgx-h100"), load_workload("dlrm-dcnv2", overrides=["software=torchrec"]))
