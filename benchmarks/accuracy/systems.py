@@ -61,20 +61,35 @@ def _gigabytes(words: str) -> str | None:
     return match[1] if match else None
 
 
+def _between_nodes(network: str) -> str:
+    """The part of a submission's words that is about the cards between accelerators."""
+    return next((part for part in re.split(r"[;,]", network) if "COMPUTE" in part.upper()), network)
+
+
 def network_kind(network: str) -> str | None:
     """The kind of the cards between nodes by a submission's words; None where they do not tell."""
-    words = network.upper()
-    compute = next((part for part in re.split(r"[;,]", words) if "COMPUTE" in part), words)
-    if re.search(r"INFINIBAND|\bIB\b|\bNDR\b|\bHDR\b|\bXDR\b", compute):
+    words = _between_nodes(network).upper()
+    if re.search(r"INFINIBAND|\bIB\b|\bNDR\b|\bHDR\b|\bXDR\b", words):
         return "infiniband"
-    return "roce" if re.search(r"ROCE|ETHERNET", compute) else None
+    return "roce" if re.search(r"ROCE|ETHERNET", words) else None
+
+
+def stated_cards(network: str) -> str | None:
+    """The cards of a node by a submission's words, such as "8x ConnectX-7 IB NDR 400Gb/s", as a topology has them: one
+    where no number is told. None where kind or rate is not."""
+    words = _between_nodes(network)
+    rate, number = re.search(r"\b(\d+) ?G(?:b|bE|bps|bit)?\b", words), re.search(r"\b(\d+) ?x\b", words)
+    if rate is None or (kind := network_kind(network)) is None:
+        return None
+    return f"{{kind: {kind}, count: {number[1] if number else 1}, bandwidth: {rate[1]}Gb/s}}"
 
 
 @cache
 def topology_of(accelerator: str, nodes: int, each: int, network: str = "") -> Topology:
-    """The cluster of so many nodes with `each` accelerators; its cards are as many a rank as in the catalog.
+    """The cluster of so many nodes with `each` accelerators; cards are as many a rank as in the catalog, or those of
+    `network` where that has none.
 
-    Raises UnknownSystemError where the catalog has no such accelerator, or nothing that joins the nodes.
+    Raises UnknownSystemError where the catalog has no such accelerator, or nothing that is known joins the nodes.
     """
     asked = _model_and_form(accelerator)
     if asked is None:
@@ -93,8 +108,11 @@ def topology_of(accelerator: str, nodes: int, each: int, network: str = "") -> T
             overrides.append(f"nodes.0.links.scale_out.count={max(1, cards.count * each // count)}")
     kind, cards = network_kind(network), load_topology(name).nodes[0].links.scale_out
     if nodes > 1 and cards is None and not _spans_nodes(name):
-        raise UnknownSystemError(f"{accelerator}, {nodes} x {each}: {name} has no cards between nodes")
-    if nodes > 1 and kind is not None and not _spans_nodes(name):
+        if (stated := stated_cards(network)) is None:
+            words = f"{name} has no cards between nodes, and {network!r} does not tell their kind and rate"
+            raise UnknownSystemError(f"{accelerator}, {nodes} x {each}: {words}")
+        overrides.append(f"nodes.0.links.scale_out={stated}")
+    elif nodes > 1 and kind is not None and not _spans_nodes(name):
         overrides.append(f"nodes.0.links.scale_out.kind={kind}")
     try:
         return load_topology(name, overrides=overrides)

@@ -334,6 +334,34 @@ def test_a_column_that_is_missing_leaves_out_its_data_set_alone(tmp_path: Path) 
     assert "hkv: no column 'op'; left out" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "cards"),
+    [
+        ("1x ConnectX-6 IB HDR 200Gb/Sec", "{kind: infiniband, count: 1, bandwidth: 200Gb/s}"),
+        (
+            "Storage: 2x IB HDR 200Gb/s, Compute: 8x ConnectX-7 IB NDR 400Gb/s",
+            "{kind: infiniband, count: 8, bandwidth: 400Gb/s}",
+        ),
+        ("400GbE Ethernet", "{kind: roce, count: 1, bandwidth: 400Gb/s}"),
+        ("InfiniBand; Data bandwidth for GPU-PCIe: 504 GB/s", None),
+        ("8x 400Gb/s", None),
+        ("", None),
+    ],
+)
+def test_cards_between_nodes_by_the_words_of_a_row(words: str, cards: str | None) -> None:
+    """Number, kind and rate; nothing where kind or rate is not told."""
+    assert systems.stated_cards(words) == cards
+
+
+def test_cards_that_the_catalog_does_not_have_are_those_of_the_row() -> None:
+    """Servers of cards over PCIe are single nodes in the catalog; two of them are joined by what their row tells."""
+    joined = systems.topology_of("NVIDIA A40", 2, 4, "1x ConnectX-6 IB HDR 200Gb/Sec").nodes[0].links.scale_out
+    assert joined is not None
+    assert (joined.kind, joined.count, joined.bandwidth) == ("infiniband", 1, 25e9)
+    with pytest.raises(systems.UnknownSystemError, match="does not tell their kind and rate"):
+        systems.topology_of("NVIDIA A40", 2, 4, "Ethernet")
+
+
 def test_systems_are_those_of_the_catalog() -> None:
     """By the names of its accelerators, whatever the number of nodes; others are refused with what is missing."""
     cluster = systems.topology_of("AMD Instinct MI300X 192GB", 3, 8)
