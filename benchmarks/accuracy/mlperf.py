@@ -23,7 +23,7 @@ from benchmarks.accuracy.mlperf_rows import (
 )
 from benchmarks.accuracy.rows import DataSet, frame
 from benchmarks.accuracy.step_fit import DOUBTFUL_BEYOND, Linear, Prior, deviations, solve
-from benchmarks.accuracy.systems import UnknownSystemError, network_kind, topology_of
+from benchmarks.accuracy.systems import UnknownSystemError, network_of, topology_of
 from cost_models.coefficients import (
     Place,
     device_coefficients,
@@ -94,7 +94,7 @@ class Configuration:
     nodes: int
     each: int
     network: str
-    """Kind of the cards between nodes, where the submission tells."""
+    """Kind of the cards between nodes, where the submission tells; all that it tells where the catalog has none."""
     batch: int
     plan: int | None
     """Index of the printed plan; None where no log prints one."""
@@ -114,9 +114,9 @@ def cases(folder: Path) -> pd.DataFrame:
     for run in [*printed_rounds(folder), *later_rounds(folder)]:
         words, nodes, each = str(run["accelerator"]), int(run["nodes"]), int(run["each"])
         label = f"{run['round']} {run['org']} {run['system']}"
-        network = network_kind(str(run["network"])) or "" if nodes > 1 else ""
         try:
             expect_a_run(run["batch"], run["iter_ms"])
+            network = network_of(words, nodes, each, str(run["network"]))
             device = topology_of(words, nodes, each, network).nodes[0].accelerators.device
         except (UnknownSystemError, NoRunError) as reason:
             print(f"mlperf: {label} left out: {reason}", file=sys.stderr)

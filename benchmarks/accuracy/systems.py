@@ -84,12 +84,24 @@ def stated_cards(network: str) -> str | None:
     return f"{{kind: {kind}, count: {number[1] if number else 1}, bandwidth: {rate[1]}Gb/s}}"
 
 
-@cache
-def topology_of(accelerator: str, nodes: int, each: int, network: str = "") -> Topology:
-    """The cluster of so many nodes with `each` accelerators; cards are as many a rank as in the catalog, or those of
-    `network` where that has none.
+def network_of(accelerator: str, nodes: int, each: int, words: str) -> str:
+    """What a submission tells of the cards between nodes, as far as `topology_of` needs it: their kind, and all of it
+    where the catalog's system has none; nothing of one node. Raises UnknownSystemError."""
+    if nodes == 1:
+        return ""
+    name, _ = _nearest(accelerator, each)
+    return words if _lacks_cards(name) else network_kind(words) or ""
 
-    Raises UnknownSystemError where the catalog has no such accelerator, or nothing that is known joins the nodes.
+
+def _lacks_cards(name: str) -> bool:
+    """Whether nothing joins the nodes of a topology of the catalog."""
+    return load_topology(name).nodes[0].links.scale_out is None and not _spans_nodes(name)
+
+
+def _nearest(accelerator: str, each: int) -> tuple[str, int]:
+    """The topology of the catalog that is nearest to nodes of `each` accelerators, and how many its nodes have.
+
+    Raises UnknownSystemError where none has such accelerators.
     """
     asked = _model_and_form(accelerator)
     if asked is None:
@@ -100,19 +112,29 @@ def topology_of(accelerator: str, nodes: int, each: int, network: str = "") -> T
         raise UnknownSystemError(f"{accelerator}: no topology of the catalog has it")
     size = _gigabytes(accelerator)
     name, _, count = min(known, key=lambda entry: _distance(entry, form, size, each))
+    return name, count
+
+
+@cache
+def topology_of(accelerator: str, nodes: int, each: int, network: str = "") -> Topology:
+    """The cluster of so many nodes with `each` accelerators; cards are as many a rank as in the catalog, or those of
+    `network` where that has none.
+
+    Raises UnknownSystemError where the catalog has no such accelerator, or nothing that is known joins the nodes.
+    """
+    name, count = _nearest(accelerator, each)
     overrides = [f"nodes.0.count={nodes}"]
+    cards = load_topology(name).nodes[0].links.scale_out
     if count != each:
         overrides += [f"nodes.0.accelerators.count={each}", "nodes.0.links.pcie.accelerators_per_switch=1"]
-        cards = load_topology(name).nodes[0].links.scale_out
         if cards is not None:
             overrides.append(f"nodes.0.links.scale_out.count={max(1, cards.count * each // count)}")
-    kind, cards = network_kind(network), load_topology(name).nodes[0].links.scale_out
-    if nodes > 1 and cards is None and not _spans_nodes(name):
+    if nodes > 1 and _lacks_cards(name):
         if (stated := stated_cards(network)) is None:
             words = f"{name} has no cards between nodes, and {network!r} does not tell their kind and rate"
             raise UnknownSystemError(f"{accelerator}, {nodes} x {each}: {words}")
         overrides.append(f"nodes.0.links.scale_out={stated}")
-    elif nodes > 1 and kind is not None and not _spans_nodes(name):
+    elif nodes > 1 and (kind := network_kind(network)) is not None and not _spans_nodes(name):
         overrides.append(f"nodes.0.links.scale_out.kind={kind}")
     try:
         return load_topology(name, overrides=overrides)
