@@ -51,9 +51,9 @@ class Cause:
 
     stage: str
     """What the played step waits for, beside the estimate's stages."""
-    alike: float | None
+    alike: float
     """The difference that is left where what each PCIe switch is asked for is dealt evenly to its ranks."""
-    planned: float | None
+    planned: float
     """The difference of the plan that `planner plan --effort 0` makes, which is searched to its end."""
 
 
