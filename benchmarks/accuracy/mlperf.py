@@ -39,6 +39,9 @@ from cost_models.shards import (
     DATA_PARALLEL,
     HBM,
     MEMORY_HBM,
+    MULTI_NODE_ROW_WISE,
+    MULTI_RANK_ROW_WISE,
+    ROW_WISE,
     TABLE_ROW_WISE,
     TABLE_WISE,
     Blocks,
@@ -178,21 +181,24 @@ def rebuilt(topology: Topology, version: str) -> Held:
 
 
 def placed(held: Held, model: StepModel) -> PlacedShards:
-    """The same as shards of our words."""
+    """The same as shards of our words: a table in one part, in some, or in a part on every rank or node."""
     world, rows_of = len(model.kind_of_rank), model.tables.rows.tolist()
-    by_rows = TABLE_WISE if held.group_ranks == 1 else TABLE_ROW_WISE
-    shards = [(t, DATA_PARALLEL, rank, rows_of[t], rank == 0) for t in held.replicated for rank in range(world)]
+    every = len(held.groups)
+    one, some = (TABLE_WISE, MULTI_RANK_ROW_WISE) if held.group_ranks == 1 else (TABLE_ROW_WISE, MULTI_NODE_ROW_WISE)
+    shards = [(t, DATA_PARALLEL, rank, rows_of[t], rank == 0, 0) for t in held.replicated for rank in range(world)]
     for t in set(range(len(rows_of))) - held.replicated:
         groups = [g for g, own in enumerate(held.groups) if t in own]
+        sharding = one if len(groups) == 1 else ROW_WISE if len(groups) == every else some
         parts = len(groups) * held.group_ranks
         for position in range(parts):
             group, inside = groups[position // held.group_ranks], position % held.group_ranks
             rows = int(block_rows(rows_of[t], parts, position))
-            shards.append((t, by_rows, group * held.group_ranks + inside, rows, inside == 0))
-    table, sharding, rank, rows, opens = (np.array(column) for column in zip(*shards, strict=True))
+            holders = parts if sharding == some else 0
+            shards.append((t, sharding, group * held.group_ranks + inside, rows, position == 0, holders))
+    table, sharding_of, rank, rows_held, opens, holders_of = (np.array(column) for column in zip(*shards, strict=True))
     n = len(table)
-    blocks = Blocks(table, sharding, np.full(n, HBM), model.tables.dim[table], np.zeros(n))
-    return PlacedShards(blocks, rank, rows, opens)
+    blocks = Blocks(table, sharding_of, np.full(n, HBM), model.tables.dim[table], np.zeros(n), holders=holders_of)
+    return PlacedShards(blocks, rank, rows_held, opens)
 
 
 def _planned(case: Configuration, folder: Path) -> tuple[StepModel, PlacedShards]:

@@ -1,10 +1,11 @@
 """Predicted against measured steps of groups of ranks: TorchRec's DMPCollection on CPU processes over gloo.
 
-    python -m benchmarks.gloo.groups [--rounds N] [--seed N] [--coefficients DIR] [--save FILE] [--check]
+    python -m benchmarks.gloo.groups [--rounds N] [--seed N] [--coefficients DIR] [--save FILE] [--runs FILE] [--check]
 
 One world of four processes, and copies over two groups of them that are averaged every so many steps: six plans of one
 model. A step is the work of the processes (`gloo.clock`) without averaging, and its share of one averaging. Needs torch
-and torchrec; calibrates this machine first, unless a folder has the coefficients already.
+and torchrec; calibrates this machine first, unless a folder has the coefficients already. `--runs` judges measured
+steps of a file that `--save` wrote by the costs of today.
 """
 
 import argparse
@@ -13,7 +14,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +26,14 @@ from torchrec.distributed.model_parallel import DistributedModelParallel, DMPCol
 from torchrec.distributed.types import ShardingPlan, ShardingStrategy
 from torchrec.optim.apply_optimizer_in_backward import apply_optimizer_in_backward
 
-from benchmarks.gloo.__main__ import KEEP_PAGES, TAU, Race, calibrate, predicted_s, topology, workloads
+from benchmarks.gloo.__main__ import KEEP_PAGES, TAU, Race, calibrate, predicted_s, saved, topology, workloads
 from benchmarks.gloo.clock import Clock, Event, step_seconds
 from benchmarks.gloo.model import Draw, Tables, batch_of
 from benchmarks.gloo.processes import Processes
 from benchmarks.gloo.training import RATE, SHARDERS, WIDTH, dense_optimizer
 from cost_models.coefficients import USER_DIRECTORY
 from cost_models.workload.models import Workload
+from planner.document.plan import Plan
 from planner.exporters.torchrec import torchrec_plan
 from planner.formulation.policy import Policy
 from planner.integrations.torchrec import to_sharding_plan
@@ -132,13 +134,32 @@ def timed(text: str, plans: Sequence[Mapping[str, Any]], batch: int, rounds: int
     return found
 
 
-def race(workload: Workload, processes: Processes, rounds: int) -> Race:
-    """All choices of copies of one workload, which take turns."""
-    cluster, plans = topology(RANKS), {}
+def planned(workload: Workload) -> dict[str, Plan]:
+    """The plan of each choice of copies."""
+    plans: dict[str, Plan] = {}
     for name, (factor, every, shardings) in CHOICES.items():
         replicas = {"factor": 1} if factor == 1 else {"factor": factor, "layout": "intra", "sync_every": every}
         policy = Policy.model_validate({"runtime": "torchrec", "shardings": shardings, "replicas": replicas})
-        plans[name] = plan(cluster, workload, policy=policy, effort=1, simulate=False)
+        plans[name] = plan(topology(RANKS), workload, policy=policy, effort=1, simulate=False)
+    return plans
+
+
+def predicted(workload: Workload) -> dict[str, float]:
+    """Seconds of a step of each choice."""
+    return {name: predicted_s(found) for name, found in planned(workload).items()}
+
+
+def judged(file: Path) -> list[Race]:
+    """Measured steps that were saved, beside what the costs of today predict."""
+    document = json.loads(file.read_text())
+    models = {workload.name: workload for workload in workloads(document["seed"])}
+    races = [Race(**each) for each in document["races"]]
+    return [replace(each, predicted=predicted(models[each.workload])) for each in races]
+
+
+def race(workload: Workload, processes: Processes, rounds: int) -> Race:
+    """All choices of copies of one workload, which take turns."""
+    plans = planned(workload)
     files = [torchrec_plan(found, modules=["tables"], compute_device="cpu") for found in plans.values()]
     batch = round(workload.batch(RANKS) / RANKS)
     of_ranks = processes.run(timed, workload.model_dump_json(), files, batch, rounds)
@@ -147,8 +168,7 @@ def race(workload: Workload, processes: Processes, rounds: int) -> Race:
         for which, (name, (factor, every, _)) in enumerate(CHOICES.items()):
             step, sync = (step_seconds([own[number][which][part] for own in of_ranks]) for part in (0, 1))
             measured[name].append(step + (sync / every if factor > 1 else 0.0))
-    predicted = {name: predicted_s(found) for name, found in plans.items()}
-    return Race(workload.name, RANKS, predicted, measured, {}, {})
+    return Race(workload.name, RANKS, {name: predicted_s(found) for name, found in plans.items()}, measured, {}, {})
 
 
 def main() -> int:
@@ -158,6 +178,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--coefficients", type=Path)
     parser.add_argument("--save", type=Path)
+    parser.add_argument("--runs", type=Path)
     parser.add_argument("--check", action="store_true", help="end with 1 where a tau is below the target")
     asked = parser.parse_args()
     # DMPCollection asserts that devices are GPUs: processes run without asserts.
@@ -167,8 +188,11 @@ def main() -> int:
         if not any(folder.glob("*.yaml")):
             calibrate(folder, [2, RANKS])
         os.environ[USER_DIRECTORY] = str(folder)
-        with Processes(RANKS, RANKS) as processes:
-            races = [race(workload, processes, asked.rounds) for workload in workloads(asked.seed)]
+        if asked.runs is not None:
+            races = judged(asked.runs)
+        else:
+            with Processes(RANKS, RANKS) as processes:
+                races = [race(workload, processes, asked.rounds) for workload in workloads(asked.seed)]
     for each in races:
         one = each.measured["one world"]
         print(f"\n{each.workload}: tau {each.tau:.2f} over {len(each.pairs)} pairs, {each.tau_of_all:.2f} over all")
@@ -177,7 +201,7 @@ def main() -> int:
             told = each.predicted[name] / each.predicted["one world"]
             print(f"  {name:38} measured {ratio:6.3f}  predicted {told:6.3f}  of one world's step")
     if asked.save is not None:
-        asked.save.write_text(json.dumps([asdict(each) for each in races], indent=1) + "\n")
+        asked.save.write_text(json.dumps(saved(races, asked.seed)) + "\n")
     return int(asked.check and any(each.tau < TAU for each in races))
 
 

@@ -82,8 +82,8 @@ def plan(
         str,
         typer.Option(
             metavar="WORD",
-            help="auto: search, then an integer programme if it has at most 1,000 variables and the gap is above"
-            " --gap; ilp: if at most 20,000, else refused; search: none.",
+            help="auto: search, then an integer programme if it is small and the gap is above --gap; ilp: if it has at"
+            " most 20,000 variables, else refused; search: none.",
             autocompletion=completions.of_words(completions.solvers),
         ),
     ] = "auto",

@@ -324,11 +324,20 @@ def offered(policy: Policy, topology: Topology, cost_model: str) -> Policy:
     if not is_open or cost_model != "physical":
         return policy
     unusual = (sharding for sharding in RUNTIMES[policy.runtime].shardings if sharding not in USUAL_SHARDINGS)
-    own = [sharding for sharding in unusual if _has_sites(sharding, topology)]
+    own = [sharding for sharding in unusual if has_sites(sharding, topology)]
     return policy.model_copy(update={"shardings": (*policy.shardings, *own)}) if own else policy
 
 
-def _has_sites(sharding: Sharding, topology: Topology) -> bool:
+NEEDED_SITES: dict[Sharding, str] = {
+    "multi_node_row_wise": "multi_node_row_wise needs three nodes or more with as many ranks each; on a single node,"
+    " multi_rank_row_wise",
+    "multi_rank_row_wise": "multi_rank_row_wise needs a single node of three ranks or more; over several nodes,"
+    " multi_node_row_wise",
+}
+"""What `has_sites` asks of a cluster, and what takes its place on another."""
+
+
+def has_sites(sharding: Sharding, topology: Topology) -> bool:
     """Whether the rows of a table can be on some, but not all, of the sites of a sharding that cuts them into parts."""
     ranks = {group.accelerators.count for group in topology.nodes}
     if SHARDING_ROWS[sharding].is_within_node:

@@ -14,8 +14,9 @@ from planner.formulation.formulation import Formulation
 from planner.planning.protocols import KnownBounds, at_own_protocols, moved, over_protocols
 from planner.problem.load_state import load_state
 from planner.problem.placement import Placement
+from planner.solvers.bound.fixing import Narrowed
 from planner.solvers.incumbent import OPTIMAL_GAP, Outcome, Status
-from planner.solvers.integer.solving import SolverLimits, solved
+from planner.solvers.integer.solving import Solved, SolverLimits, solved
 from planner.solvers.integer.variables import Choices
 from planner.solvers.limits import Clock, SearchLimits
 from topologies.errors import InputError, shown
@@ -25,6 +26,11 @@ Solver = Literal["auto", "search", "ilp"]
 can be built."""
 MOST_VARIABLES: dict[Solver, int] = {"auto": 1_000, "search": 0, "ilp": 20_000}
 """Options, and pairs of a block and a site."""
+MOST_LEFT, FAR = 2_000, 0.02
+"""Where there are more, but no more than for `ilp`: how many may be left that better plans hold, and the gap above
+which `auto` looks for these."""
+VARIABLE_NODES = 500_000
+"""Variables x branch nodes of these, for each pass of effort."""
 NODES: dict[Solver, int] = {"auto": 1_000, "search": 0, "ilp": 10_000}
 """Branch nodes at all protocols together, for each pass of effort."""
 IN_VAIN: dict[Solver, int | None] = {"auto": 100, "search": None, "ilp": None}
@@ -66,29 +72,39 @@ def with_programme(
         return formulation, outcome
     if solver == "ilp":
         expect_programme(formulation, solver)
-    elif not _pays(formulation, outcome, limits):
+    elif limits.effort == 0 or _is_within(outcome, limits.gap):
+        return formulation, outcome
+    is_large = solver == "auto" and (size := programme_size(formulation)) > MOST_VARIABLES["auto"]
+    if is_large and (size > MOST_VARIABLES["ilp"] or outcome.step_s is None or _is_within(outcome, FAR)):
         return formulation, outcome
     nodes = NODES[solver] * (1 if limits.effort is None else max(1, limits.effort))
-    search = _ProtocolProgrammes(formulation, outcome, limits, nodes, IN_VAIN[solver])
-    return search.result()
+    in_vain = IN_VAIN[solver]
+    search = _ProtocolProgrammes(formulation, outcome, limits, nodes, in_vain, narrows=is_large)
+    return (formulation, outcome) if is_large and not search.is_small else search.result()
 
 
-def _pays(formulation: Formulation, outcome: Outcome, limits: SearchLimits) -> bool:
-    """Whether the programme is small, and the search was to find more than it did."""
+def _is_within(outcome: Outcome, gap: float) -> bool:
+    """Whether the search found a plan that is so near to its bound."""
     step_s, bound_s = outcome.step_s, outcome.bound_s
-    if limits.effort == 0 or (step_s is not None and bound_s is not None and step_s <= bound_s * (1 + limits.gap)):
-        return False
-    return programme_size(formulation) <= MOST_VARIABLES["auto"]
+    return step_s is not None and bound_s is not None and step_s <= bound_s * (1 + gap)
 
 
 class _ProtocolProgrammes:
     """The integer programmes of one formulation, protocol by protocol."""
 
     def __init__(
-        self, formulation: Formulation, outcome: Outcome, limits: SearchLimits, nodes: int, in_vain: int | None
+        self,
+        formulation: Formulation,
+        outcome: Outcome,
+        limits: SearchLimits,
+        nodes: int,
+        in_vain: int | None,
+        *,
+        narrows: bool,
     ) -> None:
+        """Where it `narrows`, programmes are those of the blocks that better plans may hold."""
         assert outcome.bound is not None
-        self._in_vain = in_vain
+        self._in_vain, self._narrows = in_vain, narrows
         self._formulation, self._outcome = formulation, outcome
         self._limits, self._clock, self._nodes = limits, Clock(limits), nodes
         self._known = KnownBounds(formulation)
@@ -98,6 +114,12 @@ class _ProtocolProgrammes:
         self._best: Placement | None = outcome.placement
         self._best_s = math.inf if outcome.step_s is None else outcome.step_s
         self._ran_out = False
+
+    @property
+    def is_small(self) -> bool:
+        """Whether few variables are left where the plan is."""
+        protocols = self._formulation.model.protocols
+        return Choices.of(self._narrowed(protocols).problem).size <= MOST_LEFT
 
     def result(self) -> tuple[Formulation, Outcome]:
         """Solve at every protocol that may hold a better plan, and return the best, at its own protocols."""
@@ -118,14 +140,12 @@ class _ProtocolProgrammes:
         if certified_s * (1 + OPTIMAL_GAP) >= self._best_s or self._nodes <= 0 or self._clock.is_over():
             return certified_s
         formulation = self._formulation.at_protocols(protocols)
-        is_own = protocols == self._formulation.model.protocols
-        known = self._best if is_own else None
-        longest_s, gap = self._best_s, max(self._limits.gap, NEGLIGIBLE)
-        scale_s = certified_s if math.isinf(longest_s) else longest_s
-        limits = SolverLimits(gap, self._nodes, None if is_own else self._in_vain)
-        found = solved(formulation.problem, scale_s, longest_s, known, limits, self._clock)
-        is_undecided = found.placement is None and found.bound_s < longest_s
-        gives_up = is_undecided and limits.in_vain is not None and found.nodes >= limits.in_vain
+        found = self._solved(formulation, certified_s)
+        if found is None:
+            return certified_s
+        in_vain = None if protocols == self._formulation.model.protocols else self._in_vain
+        is_undecided = found.placement is None and found.bound_s < self._best_s
+        gives_up = is_undecided and in_vain is not None and found.nodes >= in_vain
         self._nodes = 0 if gives_up else self._nodes - max(found.nodes, 1)
         self._ran_out |= found.ran_out_of_time
         if found.placement is not None and found.step_s < self._best_s * (1 - NEGLIGIBLE):
@@ -133,6 +153,31 @@ class _ProtocolProgrammes:
             own = at_own_protocols(formulation, found.placement)
             self._best_s = min(found.step_s, load_state(own.problem, found.placement).step_s())
         return max(certified_s, found.bound_s)
+
+    def _solved(self, formulation: Formulation, certified_s: float) -> Solved | None:
+        """What the solver finds at the protocols of a formulation; None where many variables are left."""
+        protocols = formulation.model.protocols
+        is_own = protocols == self._formulation.model.protocols
+        known, in_vain = (self._best, None) if is_own else (None, self._in_vain)
+        longest_s, gap = self._best_s, max(self._limits.gap, NEGLIGIBLE)
+        scale_s = certified_s if math.isinf(longest_s) else longest_s
+        if not self._narrows:
+            limits = SolverLimits(gap, self._nodes, in_vain)
+            return solved(formulation.problem, scale_s, longest_s, known, limits, self._clock)
+        narrowed = self._narrowed(protocols)
+        if (size := Choices.of(narrowed.problem).size) > MOST_LEFT:
+            return None
+        nodes = min(self._nodes, VARIABLE_NODES * max(1, self._limits.effort or 1) // max(size, 1))
+        inside = None if known is None else narrowed.inside(known)
+        limits = SolverLimits(gap, nodes, in_vain)
+        found = solved(narrowed.problem, scale_s, longest_s, inside, limits, self._clock)
+        return replace(found, placement=None if found.placement is None else narrowed.outside(found.placement))
+
+    def _narrowed(self, protocols: tuple[int, ...]) -> Narrowed:
+        """The blocks that a better plan may hold at some protocols."""
+        fluid = self._known.at.fluid(protocols)
+        known = self._best if protocols == self._formulation.model.protocols else None
+        return Narrowed.of(fluid, self._known.at.optimum(protocols, fluid).multipliers, self._best_s, known)
 
     def _improved(self, formulation: Formulation, placement: Placement) -> Outcome:
         """The outcome with a better placement, at its own protocols."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from cost_models.model import CostModel
-from cost_models.shards import HOME_OF_TIER, MEMORY_HBM, PLACEMENT_TIERS
+from cost_models.shards import HOME_OF_TIER, MEMORY_HBM, PLACEMENT_TIERS, SHARDINGS
 from planner.certificates.exhaustive_search import search_exhaustively
 from planner.certificates.lagrangian import cheapest_options, lagrangian_s
 from planner.certificates.multipliers import Multipliers
@@ -23,7 +23,7 @@ from planner.document.smallest_shards import SmallestShards, explain_unplaced
 from planner.formulation.formulation import Formulation
 from planner.formulation.option_space import EVERY_CUT
 from planner.formulation.options import Options, build_problem, enumerate_options
-from planner.formulation.policy import Policy
+from planner.formulation.policy import NEEDED_SITES, Policy, has_sites
 from planner.formulation.rank_words import rank_ranges
 from planner.formulation.variants import memory_names
 from planner.problem.arrays import Problem
@@ -117,10 +117,17 @@ def _unplaceable_reasons(model: CostModel, options: Options, tables: Ints, shard
     for table in tables.tolist():
         words = options.choices.words(table)
         if words and table in has_option:
-            reasons.append(f"the policy leaves no option that fits: {words}")
+            reasons.append(f"the policy leaves no option that fits: {words}{_missing_sites(model, options, table)}")
         else:
             reasons.append(shards.words(table))
     return reasons
+
+
+def _missing_sites(model: CostModel, options: Options, table: int) -> str:
+    """What clusters the shardings need that are left to a table, if this one has no sites for any of them."""
+    left = [SHARDINGS[number] for number in np.flatnonzero(options.choices.shardings[table]).tolist()]
+    needed = [NEEDED_SITES[each] for each in left if each in NEEDED_SITES and not has_sites(each, model.topology)]
+    return f" ({'; '.join(needed)})" if needed and len(needed) == len(left) else ""
 
 
 def explain_limit(least_bytes: int, limit_bytes: int) -> Infeasibility:

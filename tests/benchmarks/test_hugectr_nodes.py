@@ -6,11 +6,11 @@ from benchmarks.hugectr_nodes import NODES, SETTINGS, Pair, pairs
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("nodes", [1, 6, 16])
-def test_its_plans_are_options_of_ours(nodes: int) -> None:
+@pytest.mark.parametrize(("nodes", "batch"), [(1, None), (6, None), (8, 135_168), (16, None)])
+def test_its_plans_are_options_of_ours(nodes: int, batch: int | None) -> None:
     """With rows over some nodes or GPUs; `python -m benchmarks.hugectr_nodes --check` tries 1 to 16."""
     assert nodes in NODES
-    found = list(pairs("dgx-h100", nodes, effort=1))
+    found = list(pairs("dgx-h100", nodes, effort=1, batch=batch))
     assert [pair.settings for pair in found] == list(SETTINGS)
     in_parts = "multi_rank_row_wise" if nodes == 1 else "multi_node_row_wise"
     assert any(in_parts in pair.ways for pair in found)
@@ -30,4 +30,4 @@ def test_what_is_checked(
     outside: dict[str, str], theirs_s: float, ours_s: float, bound_s: float, *, expected: bool
 ) -> None:
     """A table outside, a plan below the bound, a plan faster than ours."""
-    assert Pair("t", 3, "4.0", {}, outside, theirs_s, ours_s, bound_s).holds == expected
+    assert Pair("t", 3, 65_536, "4.0", {}, outside, theirs_s, ours_s, bound_s).holds == expected

@@ -189,3 +189,12 @@ def test_whole_tables_are_no_parts_of_a_former_plan() -> None:
     cut = plan(node(), workload(TABLES), policy=Policy(shardings=OVER_RANKS), previous=whole, effort=0, simulate=False)
     assert verify(cut, whole) == []
     assert {table.sharding for table in cut.tables} == set(OVER_RANKS)
+
+
+def test_a_cluster_without_sites_is_named() -> None:
+    """Where the policy leaves nothing but rows over some ranks, on several nodes: what they need, and what else is."""
+    made = plan(node(4, nodes=3), workload(TABLES), shardings=OVER_RANKS, effort=0, simulate=False)
+    assert made.infeasibility is not None
+    said = made.infeasibility.tables[0].reason
+    assert "needs a single node of three ranks or more; over several nodes, multi_node_row_wise" in said
+    assert verify(made) == []
