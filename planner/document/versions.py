@@ -1,6 +1,6 @@
 """Versions of the plan document, and how an older one becomes the present one."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -10,6 +10,9 @@ from topologies.errors import InputError
 
 SCHEMA_VERSION: Literal[3] = 3
 """The one that this planner writes."""
+
+Upgrade = Callable[[dict[str, Any], str], dict[str, Any]]
+"""From a document of one version, and its source for messages, to the same of the next; it leaves `schema_version`."""
 
 
 @dataclass(frozen=True)
@@ -56,30 +59,49 @@ NEW_IN_3 = f"tables.*.shards.*.{REPLICAS}"
 
 
 def in_present_version(data: dict[str, Any], source: str) -> dict[str, Any]:
-    """The mapping of a plan document in the present version.
+    """The mapping of a plan document in the present version, by way of all those between.
 
     Raises InputError for a version that this planner does not read, and for an old document with fields of a newer one.
     """
-    version = data.get("schema_version")
-    if type(version) is not int or version not in range(1, SCHEMA_VERSION + 1):
-        readable = f"1 to {SCHEMA_VERSION}"
-        raise InputError.at(source, f"has version {version!r}; this planner reads {readable}", path="schema_version")
-    present = {**data, "schema_version": SCHEMA_VERSION}
-    if version < 2:
-        for field in RENAMED_IN_2:
-            present = _changed(present, field.where.split("."), partial(_renamed, field=field, source=source))
-        for text in REWORDED_IN_2:
-            present = _changed(present, text.where.split("."), partial(_reworded, text=text))
-    if version < SCHEMA_VERSION:
-        _changed(present, NEW_IN_3.split(".")[:-1], partial(_without_replicas, source=source, version=version))
-    return present
+    return upgraded(data, UPGRADES, source)
+
+
+def upgraded(data: dict[str, Any], upgrades: Sequence[Upgrade], source: str) -> dict[str, Any]:
+    """A document after each upgrade since its own version: the first of them leads from version 1 to 2, and so on.
+
+    Raises InputError for a version that no upgrade starts from and that is not the last.
+    """
+    version, newest, present = data.get("schema_version"), len(upgrades) + 1, data
+    if type(version) is not int or version not in range(1, newest + 1):
+        message = f"has version {version!r}; this planner reads {f'1 to {newest}' if newest > 1 else newest}"
+        newer = type(version) is int and version > newest
+        message += "; a newer one wrote it: update this one" if newer else ""
+        raise InputError.at(source, message, path="schema_version")
+    for upgrade in upgrades[version - 1 :]:
+        present = upgrade(present, source)
+    return {**present, "schema_version": newest}
+
+
+def _to_2(data: dict[str, Any], source: str) -> dict[str, Any]:
+    """Fields of proofs have the names of the literature."""
+    for field in RENAMED_IN_2:
+        data = _changed(data, field.where.split("."), partial(_renamed, field=field, source=source))
+    for text in REWORDED_IN_2:
+        data = _changed(data, text.where.split("."), partial(_reworded, text=text))
+    return data
+
+
+def _to_3(data: dict[str, Any], source: str) -> dict[str, Any]:
+    """What ranks hold alike may be one shard: documents of before have nothing to change, and no such shard."""
+    version = data["schema_version"]
+    return _changed(data, NEW_IN_3.split(".")[:-1], partial(_without_replicas, source=source, version=version))
 
 
 def _without_replicas(shard: Any, source: str, version: int) -> Any:
     """A shard of a version that writes each one by itself."""
     field = NEW_IN_3.split(".")[-1]
     if isinstance(shard, dict) and field in shard:
-        message = f"{field!r} is a field of version {SCHEMA_VERSION}, and the document has version {version}"
+        message = f"{field!r} is a field of version 3, and the document has version {version}"
         raise InputError.at(source, message, path=NEW_IN_3)
     return shard
 
@@ -110,3 +132,7 @@ def _reworded(value: Any, text: Reworded) -> Any:
     if isinstance(value, str) and value.startswith(text.old):
         return text.new + value.removeprefix(text.old)
     return value
+
+
+UPGRADES: tuple[Upgrade, ...] = (_to_2, _to_3)
+"""A new version is a function here, SCHEMA_VERSION one more, and a section of docs/reference/plan-versions.md."""

@@ -5,8 +5,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from planner.document.files import faults_located, read_json, write_file
+from planner.document.versions import Upgrade, upgraded
 from planner.runs.run import Figure
 from topologies.documents import Document, Record, validate
+
+UPGRADES: tuple[Upgrade, ...] = ()
+"""What leads from each version of these documents to the next: there is one so far."""
 
 
 class RunFigures(Record):
@@ -202,5 +206,6 @@ def read_result(path: str | Path) -> RunResult | RunGrid:
     """The document of a file. Raises InputError for anything else."""
     data: dict[str, Any] = read_json(path)
     with faults_located(path):
+        data = upgraded(data, UPGRADES, str(path)) if data.get("kind") in ("run_grid", "run_result") else data
         document = Document(data, str(path))
         return validate(document, RunGrid) if data.get("kind") == "run_grid" else validate(document, RunResult)

@@ -13,9 +13,12 @@ import pandas as pd
 
 from planner.document import spreadsheets
 from planner.document.files import read_json, write_file
+from planner.document.versions import Upgrade, upgraded
 from topologies.errors import InputError, shown
 
-KIND, SCHEMA_VERSION = "study_results", 1
+KIND = "study_results"
+UPGRADES: tuple[Upgrade, ...] = ()
+"""What leads from each version of these documents to the next: there is one so far."""
 STAGE_PREFIX, SECONDS_SUFFIX = "stage_", "_s"
 """`stage_lookup_s`: seconds of a stage of the step."""
 SAVES_PREFIX, SAVES_SUFFIX = "plus10_", "_saves"
@@ -139,6 +142,7 @@ def read_results(path: str | Path) -> StudyResults:
         if data.get("kind") != KIND:
             raise InputError.at(str(path), "holds no results of a study (`planner study … -o results.json`)")
         with _wholeness(path):
+            data = upgraded(data, UPGRADES, str(path))
             return _from_head(data, pd.DataFrame(data["points"]))
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -153,7 +157,7 @@ def read_results(path: str | Path) -> StudyResults:
     if head is None:
         raise InputError.at(str(path), "holds no results of a study (`planner study … -o results.parquet`)")
     with _wholeness(path):
-        return _from_head(json.loads(head), table.to_pandas())
+        return _from_head(upgraded(json.loads(head), UPGRADES, str(path)), table.to_pandas())
 
 
 @contextmanager
@@ -161,6 +165,8 @@ def _wholeness(path: Path) -> Iterator[None]:
     """Turn what goes wrong meanwhile into an InputError: the results lack a part, or it is of another kind."""
     try:
         yield
+    except InputError:
+        raise
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         message = f"holds no whole results of a study: {shown(error)}; write them anew with planner study"
         raise InputError.at(str(path), message) from None
@@ -181,7 +187,7 @@ def _parquet(results: StudyResults) -> bytes:
 def _head(results: StudyResults) -> dict[str, Any]:
     return {
         "kind": KIND,
-        "schema_version": SCHEMA_VERSION,
+        "schema_version": len(UPGRADES) + 1,
         "name": results.name,
         "description": results.description,
         "axes": [asdict(axis) for axis in results.axes],

@@ -91,7 +91,7 @@ WORKLOAD = "name: w\nglobal_batch: 64\ntables:\n  - {name: a, rows: 100, dim: 8,
 TABLES = "name,rows,dim,pooling_factor,features\na,100,8,2,1\nb,5,16,1,x|y\n"
 COLLECTIVES = "operation,ranks,buffer_bytes,seconds\nall_reduce,2,8,1\n"
 TRACE = {"schemaVersion": 1, "traceEvents": [{"ph": "X", "name": "k", "ts": 1.5, "dur": 2, "args": {"stream": 7}}]}
-RESULTS = {"kind": "study_results", "points": [{"a": 1}], "axes": [], "name": "n", "description": ""} | {
+RESULTS = {"kind": "study_results", "schema_version": 1, "points": [{"a": 1}], "axes": [], "name": "n", "description": ""} | {
     "objective": "step_s",
     "pareto": ["a", "b"],
     "findings": [],
