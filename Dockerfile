@@ -10,7 +10,9 @@ RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels .
 
 FROM python:3.11-slim AS core
 COPY --from=build /wheels /wheels
-RUN pip install --no-cache-dir /wheels/shardplan-*.whl
+COPY locks /locks
+RUN pip install --no-cache-dir --require-hashes -r /locks/core.txt
+RUN pip install --no-cache-dir --no-deps /wheels/shardplan-*.whl
 RUN useradd --create-home planner
 USER planner
 WORKDIR /plans
@@ -19,5 +21,5 @@ CMD ["--help"]
 
 FROM core AS extras
 USER 0
-RUN pip install --no-cache-dir "$(ls /wheels/shardplan-*.whl)[calibrate,dask,plot,profile,report]"
+RUN pip install --no-cache-dir --require-hashes -r /locks/extras.txt
 USER planner

@@ -87,7 +87,7 @@ def test_what_the_stages_copy_is_enough(tmp_path):
     image.run(f"{entry} plan -t zionex-16 -w dlrm-dcnv2 --effort 0 -q -o plan.json")
     assert "ok: step" in image.run(f"{entry} check plan.json --max-step 90ms")
     image.run(f"{entry} report plan.json -o report.html")
-    assert sorted(path.name for path in image.root.iterdir()) == ["environment", "plans", "wheels"]
+    assert sorted(path.name for path in image.root.iterdir()) == ["environment", "locks", "plans", "wheels"]
 
 
 def test_stages_are_core_and_extras():
