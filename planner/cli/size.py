@@ -40,7 +40,7 @@ def size(
         ),
     ] = None,
     target_qps: Annotated[
-        float | None, typer.Option("--target-qps", metavar="N", help="Samples per second to reach, as in 2e6.")
+        str | None, typer.Option("--target-qps", metavar="RATE", help="Samples per second to reach, as in 2e6 or 2M.")
     ] = None,
     max_step: Annotated[str | None, typer.Option(metavar="TIME", help="The longest step to reach, as in 20ms.")] = None,
     fits: Annotated[bool, typer.Option("--fits", help="Only ask that the tables fit.")] = False,
@@ -131,7 +131,7 @@ def size(
 
 
 def _question(
-    target_qps: float | None,
+    target_qps: str | None,
     max_step: str | None,
     max_price: str | None,
     max_power: str | None,
@@ -143,8 +143,7 @@ def _question(
     """The target and the limits that the flags state."""
     if fits == (target_qps is not None or max_step is not None):
         raise typer.BadParameter("give either --target-qps and --max-step, or --fits", param_hint="--target-qps")
-    if target_qps is not None and not 0 < target_qps < float("inf"):
-        raise typer.BadParameter("must be above 0 and finite, as in 2e6", param_hint="--target-qps")
+    samples_per_s = None if target_qps is None else values.rate("--target-qps", target_qps)
     max_step_s = None if max_step is None else values.seconds("--max-step", max_step)
     if max_step_s == 0:
         raise typer.BadParameter("must be above 0, as in 20ms", param_hint="--max-step")
@@ -153,7 +152,7 @@ def _question(
 
     from planner.capacity.clusters import ClusterQuestion
 
-    return ClusterQuestion(target_qps, max_step_s, max_usd_per_hour, max_kilowatts, by.value, max_nodes)
+    return ClusterQuestion(samples_per_s, max_step_s, max_usd_per_hour, max_kilowatts, by.value, max_nodes)
 
 
 def _print(sized: "Sequence[ClusterChoice]", output_format: Format) -> None:

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 Word = TypeVar("Word", bound=str)
 PLANNED_FROM = ("topology", "workload")
 """Those that `--set` reaches into."""
+THOUSANDS = {"k": 1e3, "M": 1e6, "G": 1e9}
+"""What follows the number of a rate."""
 
 
 def split_overrides(overrides: Sequence[str], flag: str = "--set") -> dict[str, list[str]]:
@@ -48,6 +50,20 @@ def usd_per_hour(flag: str, text: str) -> float:
 def kilowatts(flag: str, text: str) -> float:
     """The power that a flag gives (`300kW`)."""
     return _at_least_0(flag, text, "watt", "300kW") / 1e3
+
+
+def rate(flag: str, text: str) -> float:
+    """The things per second that a flag gives (`2e6`, `1M`, `500k/s`): above 0."""
+    number = text.strip().removesuffix("/s").rstrip()
+    times = THOUSANDS.get(number[-1:], 1.0)
+    try:
+        value = float(number[:-1] if times > 1 else number) * times
+    except ValueError:
+        value = nan
+    if not 0 < value < inf:
+        message = f"{text!r} must be above 0 and finite; write for example 2e6, 2M or 500k/s"
+        raise typer.BadParameter(message, param_hint=flag)
+    return value
 
 
 def share(flag: str, text: str) -> float:

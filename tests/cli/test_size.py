@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from planner.cli import values
 from planner.cli.exits import ExitCode
 
 QUICK = ("--effort", 0, "--gap", "5%")
@@ -57,6 +58,8 @@ def test_a_target_out_of_reach_exits_with_4(size):
         (["--fits", "--target-qps", "5"], "give either --target-qps and --max-step, or --fits"),
         (["--target-qps", "-1"], "must be above 0"),
         (["--target-qps", "nan"], "must be above 0"),
+        (["--target-qps", "1 million"], "write for example 2e6, 2M or 500k/s"),
+        (["--target-qps", "1m"], "write for example 2e6, 2M or 500k/s"),
         (["--fits", "--max-step", "5ms"], "give either --target-qps and --max-step, or --fits"),
         (["--max-step", "0s"], "must be above 0"),
         (["--max-step", "5"], "has no unit; write for example 30s"),
@@ -162,3 +165,11 @@ def test_wrong_fields_to_try_are_input_errors(size_several):
     same = size_several("--fits", "--try", "topology.nodes.0.count=3")
     assert same.exit_code == ExitCode.INVALID_INPUT
     assert "is the same as another case" in same.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "per_s"), [("2e6", 2e6), ("2M", 2e6), (" 1.5 k/s ", 1500.0), ("20M/s", 2e7), ("3G", 3e9), ("7/s", 7.0)]
+)
+def test_rates_have_thousands(text: str, per_s: float) -> None:
+    """As people say throughputs; `m` is none of them, which might be milli."""
+    assert values.rate("--target-qps", text) == per_s
