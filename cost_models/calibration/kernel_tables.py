@@ -59,7 +59,7 @@ def read_csv(path: Path, where: Mapping[str, str] | None = None) -> pd.DataFrame
         rows = pd.read_csv(path)
     except (OSError, ValueError) as error:
         raise InputError.at(str(path), f"cannot be read as CSV: {error}") from error
-    rows.insert(0, "line", np.arange(len(rows)) + 2)
+    rows["line"] = np.arange(len(rows)) + 2
     for column, value in (where or {}).items():
         if column not in rows:
             raise InputError.at(
@@ -84,27 +84,32 @@ def _in_our_words(rows: pd.DataFrame) -> pd.DataFrame:
     for name, others in ALIASES.items():
         for other, factor in others:
             if name not in rows and other in rows:
-                rows[name] = pd.to_numeric(rows[other], errors="coerce") * factor
+                rows[name] = _numbers(rows, other) * factor
     if "operation" not in rows and "pass" in rows:
         rows["operation"] = rows["pass"].map(OPERATION_OF_PASS)
     elif "operation" not in rows and "kernel" in rows:
-        ids = pd.to_numeric(rows["lookups"], errors="coerce") if "lookups" in rows else pd.Series(0.0, rows.index)
-        forward = rows.kernel.str.contains("forward") & (ids > 0)
+        ids = _numbers(rows, "lookups") if "lookups" in rows else pd.Series(0.0, rows.index)
+        forward = rows.kernel.astype(str).str.contains("forward") & (ids > 0)
         rows["operation"] = forward.map({True: "lookup", False: ""})
     if "placement" in rows:
         rows = rows[rows.placement.isin(DEVICE_MEMORY)].copy()
     if "rows" not in rows and {"rows_per_table", "num_tables"} <= set(rows):
-        rows["rows"] = rows.rows_per_table * rows.num_tables
+        rows["rows"] = _numbers(rows, "rows_per_table") * _numbers(rows, "num_tables")
     for name in COLUMNS:
         if name not in rows:
             rows[name] = None
     if "batch" in rows and "num_tables" in rows:
-        pooling = pd.to_numeric(rows.pooling, errors="coerce").fillna(1.0)
-        rows["lookups"] = pd.to_numeric(rows.lookups).fillna(rows.batch * rows.num_tables * pooling)
-    rows["dtype"] = rows.dtype.fillna("fp32")
+        lookups = _numbers(rows, "batch") * _numbers(rows, "num_tables") * _numbers(rows, "pooling").fillna(1.0)
+        rows["lookups"] = _numbers(rows, "lookups").fillna(lookups)
+    rows["dtype"] = rows.dtype.astype(object).fillna("fp32")
     for name in _NUMBERS:
-        rows[name] = pd.to_numeric(rows[name], errors="coerce")
+        rows[name] = _numbers(rows, name)
     return rows[rows.operation.isin(list(NEEDED))]
+
+
+def _numbers(rows: pd.DataFrame, name: str) -> "pd.Series[float]":
+    """A column as numbers; NaN for what is none."""
+    return pd.to_numeric(rows[name], errors="coerce").astype(float)
 
 
 def _faults(rows: pd.DataFrame, path: Path) -> list[Fault]:

@@ -5,6 +5,7 @@ file that did it (which belongs in `tests/fuzz/corpus/READER`). Files that reach
 """
 
 import random
+import resource
 import shutil
 import signal
 import sys
@@ -39,6 +40,8 @@ WORDS = [
 MOST_BYTES = 1 << 16
 MOST_S = 10
 """Processor seconds after which a file counts as a hang."""
+MOST_MEMORY = 8 << 30
+"""Bytes of address space: what a file asks for beyond that is refused as lack of memory."""
 
 
 def damaged(data: bytes, other: bytes, chance: random.Random) -> bytes:
@@ -96,6 +99,7 @@ def fuzz(name: str, seconds: float, seed: int) -> None:
     pool = reader.seeds() + [path.read_bytes() for path in sorted((CORPUS / name).glob("*"))]
     found: set[str] = set()
     signal.signal(signal.SIGVTALRM, _hang)
+    resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
     count, taken, last_new, begin = 0, 0, 0, time.process_time()
     while time.process_time() - begin < seconds:
         is_seed = count < len(pool)
