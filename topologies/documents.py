@@ -59,8 +59,15 @@ class Record(BaseModel):
 
 
 def _words_of_fields(model: type[BaseModel]) -> dict[str, str | None]:
-    """The string below each annotated name in the source of a model; None where there is none."""
-    (body,) = ast.parse(textwrap.dedent(inspect.getsource(model))).body
+    """The string below each annotated name in the source of a model; None where there is none.
+
+    A model that `with_fields` made has no source of its own: what it adds says in its `Field` what it is.
+    """
+    try:
+        source = inspect.getsource(model)
+    except OSError:  # Python 3.13; those before find the class that it was made from
+        return {}
+    (body,) = ast.parse(textwrap.dedent(source)).body
     assert isinstance(body, ast.ClassDef)
     words = {}
     for line, below in itertools.pairwise([*body.body, ast.Pass()]):
