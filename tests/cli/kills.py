@@ -35,7 +35,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "diff": ("diff", "plan.json", "plan.json"),
     "memory": ("memory", "plan.json"),
     "cost": ("cost", "plan.json", "--changes", "changes.csv"),
-    "cache": ("cache", "show"),
+    "cache": ("cache", "info"),
     "verify": ("verify", "plan.json"),
     "check": ("check", "plan.json", "--max-step", "1s"),
     "explain": ("explain", "plan.json"),
