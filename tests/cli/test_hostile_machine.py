@@ -1,4 +1,4 @@
-"""A machine that fails, and names that somebody chose to do harm: whole files or none, a clear error, and text as text."""
+"""A machine that fails, and names that somebody chose to do harm: whole files or none, clear errors, text as text."""
 
 import errno
 import os
@@ -82,14 +82,12 @@ def test_a_place_that_is_read_only_is_named(run, plan_file, tmp_path, monkeypatc
 
 @pytest.mark.slow
 def test_two_runs_share_a_folder_and_a_cache(tmp_path):
-    """Two studies at the same time, with one cache and one output, and a third that finds all of it there: one table."""
+    """Two studies at the same time, with one cache and one output, and a third that finds all there: one table."""
     study = "name: s\ntopology: dgx-a100-80\nworkload: nv-tiny\naxes: {topology.nodes.0.count: [1, 2]}\n"
     (tmp_path / "study.yaml").write_text(study + "search: {effort: 0}\n")
     words = [sys.executable, "-c", PROGRAM, "study", "study.yaml", "-q", "--format", "csv"]
     where = {"cwd": tmp_path, "env": {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}}
-    both = [
-        subprocess.Popen([*words, "-o", name], stdout=subprocess.PIPE, **where) for name in ("out.csv", "out.csv")
-    ]
+    both = [subprocess.Popen([*words, "-o", name], stdout=subprocess.PIPE, **where) for name in ("out.csv", "out.csv")]
     tables = [process.communicate(timeout=300)[0] for process in both]
     assert [process.returncode for process in both] == [0, 0]
     tables.append(subprocess.run(words, stdout=subprocess.PIPE, check=True, timeout=300, **where).stdout)
@@ -114,7 +112,7 @@ def named(run, tmp_path, monkeypatch) -> Path:
 
 def test_names_are_text_wherever_they_are_shown(run, named):
     """No name is markup of a page or a terminal, a path, or a formula of a spreadsheet."""
-    outside = {path for path in Path("/tmp").iterdir()}
+    outside = set(Path("/tmp").iterdir())
     for words in (
         ("report", "plan.json", "-o", "out.html"),
         ("export", "plan.json", "--to", "torchrec", "-o", "out.json"),
@@ -135,8 +133,8 @@ def test_names_are_text_wherever_they_are_shown(run, named):
 
 
 def test_no_result_depends_on_the_clock_of_the_day():
-    """A clock that is set while the planner runs changes nothing: durations are those of a clock that cannot be set, and
-    no document has a date of its own."""
+    """A clock that is set meanwhile changes nothing: durations are those of a clock that cannot be set, and no
+    document has a date of its own."""
     root = Path(__file__).parents[2]
     found = [
         f"{path.relative_to(root)}: {words}"

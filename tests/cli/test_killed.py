@@ -13,8 +13,8 @@ LONGEST_S = 3.0
 
 @pytest.mark.parametrize("count", [2, pytest.param(16, marks=pytest.mark.slow)])
 def test_outputs_are_whole_or_absent(tmp_path: Path, count: int) -> None:
-    """A file that is whole, or none; after SIGTERM no temporary one; what is read stays as it is. More of them, over all
-    commands: `python -m tests.cli.kills 200`."""
+    """A file that is whole, or none; after SIGTERM no temporary one; what is read stays as it is. All commands, and
+    more often: `python -m tests.cli.kills 200`."""
     chance = random.Random(count)
     prepare(tmp_path)
     for command in chance.sample(list(COMMANDS), count):

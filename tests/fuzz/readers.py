@@ -145,7 +145,13 @@ KERNELS = (
     "pass,placement,num_tables,rows_per_table,batch,pooling,dim,dtype,time_ms\nforward,hbm,2,50,8,4,8,fp32,1\n",
     "kernel,indices,dim,rows,t_us\nforward_x,64,8,100,3\nbackward,1,8,100,3\n",
 )
-GROUP = {"Collective name": "all_to_allv", "In msg nelems": 512, "Out msg nelems": 1024, "Group size": 8, "dtype": "Half"}
+GROUP = {
+    "Collective name": "all_to_allv",
+    "In msg nelems": 512,
+    "Out msg nelems": 1024,
+    "Group size": 8,
+    "dtype": "Half",
+}
 SHAPES = [[1], [700], [0], [0], [2], [2], [3], [], [], [3], [], [90], [17], []]
 OPERATOR = {"External id": 7, "Input Dims": SHAPES, "Concrete Inputs": [""] * 7 + ["128", "64", "", "40", "", "", "0"]}
 KERNEL_NAME = "split_embedding_codegen_forward_unweighted_kernel"
@@ -173,7 +179,14 @@ count:t1:hbm/fp32/with_table/2xcolumn_wise.4.50:column_wise.4.50:1 2
 # Dual solution values
 """
 TRACE = {"schemaVersion": 1, "traceEvents": [{"ph": "X", "name": "k", "ts": 1.5, "dur": 2, "args": {"stream": 7}}]}
-RESULTS = {"kind": "study_results", "schema_version": 1, "points": [{"a": 1}], "axes": [], "name": "n", "description": ""} | {
+RESULTS = {
+    "kind": "study_results",
+    "schema_version": 1,
+    "points": [{"a": 1}],
+    "axes": [],
+    "name": "n",
+    "description": "",
+} | {
     "objective": "step_s",
     "pareto": ["a", "b"],
     "findings": [],

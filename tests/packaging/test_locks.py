@@ -86,7 +86,7 @@ def test_extras_hold_the_pins_of_the_core() -> None:
 
 
 def test_licences_are_those_of_what_is_installed() -> None:
-    """Row by row, for all that are here in their pinned version. UPDATE_GOLDEN=1 in an environment of the lock writes."""
+    """Row by row, for all that are here in their pinned version. UPDATE_GOLDEN=1 writes them anew."""
     text = PAGE.read_text()
     rows = {name: (licence, needed) for name, licence, needed in ROW.findall(text)}
     here = installed(pins("extras"))

@@ -55,7 +55,7 @@ def test_what_is_written_today_opens_in_a_next_version(file: Path, monkeypatch: 
 
 
 def test_a_next_version_of_results_is_read_by_its_reader(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The reader goes through the table: a study's file of version 1, where version 2 has another name for its title."""
+    """A study's file of version 1, where version 2 has another name for its title: the reader upgrades it."""
     (file,) = [each for each in RELEASED if json.loads(each.read_text())["kind"] == "study_results"]
     today = json.loads(file.read_text())
     was = {"title" if key == "name" else key: value for key, value in today.items()}
