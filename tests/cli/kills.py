@@ -1,7 +1,7 @@
 """`python -m tests.cli.kills [COUNT] [SEED] [LONGEST_S]`: commands that are killed, or asked to end, at random moments.
 
-Every command that reads or writes files has its turn; what it writes must be whole or absent, and what it read must stay
-as it was. Prints one line for each command, and fails at the first fault.
+Every command that reads or writes files has its turn; what it writes must be whole or absent, and what it read must
+stay as it was. Prints one line for each command, and fails at the first fault.
 """
 
 import json
