@@ -86,3 +86,22 @@ def test_nothing_takes_no_time() -> None:
     assert laws.seconds(CollectiveCall("all_gather", "forward", 0.0, Members(8))) == 0.0
     two = [CollectiveCall("all_gather", "forward", 1e6, Members(8))] * 2
     assert laws.total_seconds(two) == 2 * laws.seconds(two[0])
+
+
+def test_exchanges_and_reductions_have_rates_and_latencies_of_their_own() -> None:
+    """Between nodes, among peers: an all-to-all takes the card's rate of exchanges, all others that of reductions; the
+    halves of an all-reduce go around a ring, whose hops they wait for."""
+    (kind,) = rank_kinds(CLUSTER, WORKLOAD, lambda _: RankGroup(1, 1, 4))
+    laws, members = GroupLaws(CLUSTER, WORKLOAD), Members(4, are_peers=True)
+    latency = {}
+    for operation, rate, shares in (
+        ("all_to_all", kind.nic_all_to_all, 3 / 4),
+        ("all_reduce", kind.nic_all_reduce, 2 * 3 / 4),
+        ("reduce_scatter", kind.nic_all_reduce, 3 / 4),
+        ("all_gather", kind.nic_all_reduce, 3 / 4),
+    ):
+        few, many = (CollectiveCall(operation, "forward", size, members) for size in (1e9, 2e9))  # type: ignore[arg-type]
+        assert laws.seconds(many) - laws.seconds(few) == pytest.approx(1e9 * shares / rate)
+        latency[operation] = laws.latency_s(few)
+    assert latency["reduce_scatter"] == latency["all_gather"]
+    assert latency["all_gather"] - latency["all_to_all"] == pytest.approx(kind.ring_hops_s)

@@ -48,6 +48,8 @@ def test_the_rest_of_a_splittable_option_is_tiled_best() -> None:
                 if np.isfinite(found.cost):
                     units = problem.block_units[[each for each, _ in found.blocks]].sum()
                     assert units == left + (place is None) * problem.block_units[block]
+                    worth = costs.least[[each for each, _ in found.blocks]].sum()
+                    assert found.cost == pytest.approx(worth, rel=1e-9)
                     compared += 1
     assert compared > 100
 
