@@ -94,7 +94,8 @@ def _to_2(data: dict[str, Any], source: str) -> dict[str, Any]:
 def _to_3(data: dict[str, Any], source: str) -> dict[str, Any]:
     """What ranks hold alike may be one shard: documents of before have nothing to change, and no such shard."""
     version = data["schema_version"]
-    return _changed(data, NEW_IN_3.split(".")[:-1], partial(_without_replicas, source=source, version=version))
+    _changed(data, NEW_IN_3.split(".")[:-1], partial(_without_replicas, source=source, version=version))
+    return data
 
 
 def _without_replicas(shard: Any, source: str, version: int) -> Any:
