@@ -84,8 +84,10 @@ class EmbeddingsAlone(StepModel):
         *,
         replicas: Replicas | None = None,
         copy_meets_rows: bool | None = False,
+        stashes: bool = False,
     ) -> None:
-        super().__init__(topology, workload, reserve, exchange, replicas=replicas, copy_meets_rows=copy_meets_rows)
+        ways = {"replicas": replicas, "copy_meets_rows": copy_meets_rows, "stashes": stashes}
+        super().__init__(topology, workload, reserve, exchange, **ways)
         self._take_lines(tuple(len(self.lines_of(stage)) - 1 for stage in self.protocol_stages))
         self.base_bytes = np.zeros_like(self.base_bytes)
 
