@@ -290,16 +290,23 @@ class Workload(Record):
     def compressors(self) -> tuple[Compressor, ...]:
         """[T] what makes each table smaller: its own, or by what is said of all."""
         embedding, tables = self.embedding, self.tables
-        of_all = [embedding.compressor or NO_COMPRESSOR] * len(tables)
-        if embedding.mixed_dimensions is not None:
-            rows, reads = [table.rows for table in tables], [table.pooling_factor for table in tables]
-            dims = mixed_dimensions(rows, tables[0].dim, embedding.mixed_dimensions, reads)
-            pairs = zip(dims, tables, strict=True)
-            of_all = [Compressor("dim", dim) if dim < table.dim else NO_COMPRESSOR for dim, table in pairs]
+        if embedding.mixed_dimensions is None:
+            return tuple(self.compressor_of_profile(table) for table in tables)
+        rows, reads = [table.rows for table in tables], [table.pooling_factor for table in tables]
+        dims = mixed_dimensions(rows, tables[0].dim, embedding.mixed_dimensions, reads)
+        pairs = zip(dims, tables, strict=True)
+        of_all = [Compressor("dim", dim) if dim < table.dim else NO_COMPRESSOR for dim, table in pairs]
         return tuple(
             table.compressor or (each if table.rows > embedding.compress_above else NO_COMPRESSOR)
             for table, each in zip(tables, of_all, strict=True)
         )
+
+    def compressor_of_profile(self, table: TableProfile) -> Compressor:
+        """What makes a table of this profile smaller: its own compressor, or the one of all; the rule of mixed
+        dimensions, which is of all tables together, aside."""
+        embedding = self.embedding
+        of_all = embedding.compressor if table.rows > embedding.compress_above else None
+        return table.compressor or of_all or NO_COMPRESSOR
 
     @cached_property
     def _compressor_of_name(self) -> dict[str, Compressor]:

@@ -13,6 +13,7 @@ from cost_models.dense_sharding import sharding_of
 from cost_models.fixed_parts import FixedParts
 from cost_models.shards import SIZED_BY_PLAN
 from cost_models.towers import has_towers
+from cost_models.workload.compressors import NO_COMPRESSOR, Compressor
 from cost_models.workload.models import Workload
 from cost_models.workload.table_profile import TableProfile
 from planner.certificates.lagrangian import block_values, region_capacity
@@ -144,9 +145,12 @@ class Base:
             raise InputError.at("plan", "may shard the dense part; candidates are costed with --dense replicate")
         policy.expect_nominal("candidates are costed by steps that are")
         policy.expect_stated_tables("candidates are costed")
-        if model.workload.is_compressed or model.workload.embedding.mixed_dimensions is not None:
-            message = "has compressed tables; begin with tables as large as their rows and columns say, and compress"
-            raise InputError.at("plan", f"{message} those of candidates in columns, as in cat_0.compressor")
+        if model.workload.embedding.mixed_dimensions is not None:
+            message = (
+                "has mixed_dimensions, so that the width of each table follows from all tables; state those of the"
+            )
+            message += " plan as the compressor of each table (dim:D), or begin without, and give candidates columns"
+            raise InputError.at("plan", f"{message}, as cat_0.compressor")
         if model.kind_count > 1:
             raise InputError.at("plan", "is for nodes of several kinds; candidates are costed on nodes of one kind")
         towers = model.workload.towers is not None or has_towers(model.topology, model.workload, origin.exchange)
@@ -182,7 +186,8 @@ class Base:
     def _scaled_pairs(self, scale: Scale, *, is_scarce: bool) -> list[Pair]:
         """Multipliers of the relaxation at another size; none where that does not fit. They price no memory where those
         of the plan do not."""
-        tables = [_scaled(table, scale) for table in self.workload.tables]
+        pairs = zip(self.workload.tables, self.workload.compressors, strict=True)
+        tables = [_scaled(table, compressor, scale) for table, compressor in pairs]
         model = self.variant(tables)
         options = enumerate_options(model, self.policy, None, self.formulation.options.cuts)
         problem = at_lines(build_problem(model, options), model.at_protocols(self.plan_protocols), options)
@@ -285,6 +290,10 @@ class Base:
         own, reserve = self.model, self.policy.reserve.amounts()
         return type(own)(own.topology, workload, reserve, own.exchange, copy_meets_rows=own.copy_meets_rows)
 
+    def whole(self, model: CompressedCosts) -> CompressedCosts:
+        """A variant with tables as large as their rows and columns say."""
+        return self.variant(model.workload.uncompressed.tables) if model.workload.is_compressed else model
+
     def options(self, model: CompressedCosts) -> tuple[Options, Options]:
         """The ways to hold each table, with cache sizes at the lower ends of ranges that hold all that a plan may take,
         and at the upper ends."""
@@ -314,10 +323,13 @@ class Base:
         return replace(low, **{name: np.minimum(getattr(low, name), getattr(high, name)) for name in PARTS})
 
 
-def _scaled(table: TableProfile, scale: Scale) -> TableProfile:
-    """A table of another size; its width stays a multiple of 4."""
+def _scaled(table: TableProfile, compressor: Compressor, scale: Scale) -> TableProfile:
+    """A table of another size; its width stays a multiple of 4. It is uncompressed where that width has no such
+    compressor."""
     dim = max(4, int(table.dim * scale.dim) // 4 * 4)
-    return table.model_copy(update={"pooling_factor": table.pooling_factor * scale.pooling_factor, "dim": dim})
+    kept = table.compressor if compressor.fault(table.rows, dim) is None else NO_COMPRESSOR
+    read = table.pooling_factor * scale.pooling_factor
+    return table.model_copy(update={"pooling_factor": read, "dim": dim, "compressor": kept})
 
 
 def _pairs_of(problem: Problem, multipliers: Multipliers, protocols: Sequence[tuple[int, ...]]) -> list[Pair]:

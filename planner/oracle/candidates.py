@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from cost_models.workload.compressors import Compressor
 from cost_models.workload.dense_part import Dense
 from cost_models.workload.models import Workload
 from cost_models.workload.table_profile import TableProfile
@@ -214,14 +213,15 @@ class _Reader:
         made = self._valid(TableProfile, {**dict(table), **changes}, columns_of, number)
         if made is None:
             return 0
-        if made.compressor is not None and (fault := self._compressor_fault(made, made.compressor)) is not None:
+        if changes and (fault := self._compressor_fault(made)) is not None:
             column = next(columns_of[name] for name in ("compressor", *changes) if name in changes)
             self._fault(number, column, f"{table.name!r}: {fault}")
             return 0
         return _index(variants, table.model_copy(update={name: getattr(made, name) for name in changes}))
 
-    def _compressor_fault(self, table: TableProfile, compressor: Compressor) -> str | None:
-        """Why a table cannot be made smaller so; None where it can."""
+    def _compressor_fault(self, table: TableProfile) -> str | None:
+        """Why a table cannot be made smaller as it is; None where it can."""
+        compressor = self.base.compressor_of_profile(table)
         if compressor.kind not in RUNTIMES[self.runtime].compressors:
             lacks = f"{self.runtime} has no tables of two parts, which {compressor} makes of it"
             return f"{lacks}; give it hash:C or dim:D, or begin with a plan for any runtime"

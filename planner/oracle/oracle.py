@@ -78,7 +78,7 @@ class Oracle:
     def __init__(self, plan: Plan | str | Path, prices: PriceSheet | None = None) -> None:
         """`plan` is a plan or its file. Raises InputError for a plan that candidates are not costed beside: one that
         places nothing, of ratings, groups of ranks, towers, robust steps, several kinds of node, a sharded dense part,
-        compressed tables, a choice of variants, or tables that the policy confines to ranks."""
+        mixed dimensions, a choice of variants, or tables that the policy confines to ranks."""
         self._base = Base(plan if isinstance(plan, Plan) else load_plan(plan))
         self._prices = prices
         self._profiles = Profiles(self._base)

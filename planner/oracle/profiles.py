@@ -71,7 +71,7 @@ class Profiles:
 
     def __init__(self, base: Base) -> None:
         self._base = base
-        self.table_amounts = TableAmounts(base.model)
+        self.table_amounts = TableAmounts(base.whole(base.model))
         self._number: list[dict[TableProfile, int]] = [{} for _ in base.workload.tables]
         own = self._costs(base.workload.tables)
         self.costs = own.none()
@@ -107,7 +107,7 @@ class Profiles:
         model = base.variant(tables)
         wider = [enumerate_options(model, base.policy, None, cuts) for cuts, _ in base.wider]
         counts = [np.bincount(each.table[each.block_option], minlength=len(tables)) for each in wider]
-        whole = base.variant(model.workload.uncompressed.tables) if model.workload.is_compressed else model
+        whole = base.whole(model)
         numbers = [each.feature_count * each.dim for each in tables]
         sizes = [_held_bytes(model), np.array(numbers), whole.tables.dim, base.units(model)]
         none = np.zeros((len(tables), 0), dtype=np.int64)

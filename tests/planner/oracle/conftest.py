@@ -19,6 +19,12 @@ TABLES = [
     {"rows": 300, "dim": 16, "pooling_factor": 1},
     {"rows": 40_000, "dim": 64, "pooling_factor": 25, "features": 2},
 ]
+COMPRESSED = [
+    TABLES[0] | {"compressor": "qr:4:concat"},
+    TABLES[1] | {"compressor": "hash:2"},
+    TABLES[2] | {"compressor": "dim:8"},
+    *TABLES[3:],
+]
 DENSE = {"numerical_features": 13, "bottom_mlp": [64, 16], "interaction": "dcn", "top_mlp": [256, 64, 1]}
 CASES: dict[str, dict[str, Any]] = {
     "torchrec": {"workload": {"software": "torchrec"}},
@@ -27,6 +33,11 @@ CASES: dict[str, dict[str, Any]] = {
     "prefetch": {"workload": {"pipeline": "prefetch"}, "group": {"hbm_bytes": 4e8}},
     "serial": {"workload": {"pipeline": "none"}},
     "inference": {"workload": {"mode": "inference"}},
+    "compressed": {
+        "tables": COMPRESSED,
+        "workload": {"embedding": {"compressor": "qr:8", "compress_above": 10_000}},
+        "group": {"hbm_bytes": 2.5e8, "ddr_bytes": 1e10},
+    },
 }
 """Plans that differ in what runs beside what, and in what memory is worth."""
 COMPRESSORS = (None, None, None, "none", "hash:3", "qr:4", "qr:60:add", "qr:2:concat", "dim:4", "dim:6")
@@ -43,7 +54,9 @@ def case_of(name: str) -> Case:
     """A plan on two nodes of two, and an oracle beside it; made once."""
     case = CASES[name]
     cluster = topology(node_group("a", nodes=2, **case.get("group", {})))
-    made = plan(cluster, workload(TABLES, dense=DENSE, **case["workload"]), effort=0, simulate=False)
+    made = plan(
+        cluster, workload(case.get("tables", TABLES), dense=DENSE, **case["workload"]), effort=0, simulate=False
+    )
     assert made.objective is not None
     return Case(made, Oracle(made))
 

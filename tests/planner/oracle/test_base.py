@@ -38,6 +38,15 @@ def test_other_plans_are_refused(groups, asked, words):
         Oracle(made)
 
 
+def test_mixed_dimensions_are_refused():
+    """A width that follows from all tables is no field of one; what to state instead is said."""
+    tables = [table | {"dim": 64} for table in TABLES[:3]]
+    rule = {"mixed_dimensions": {"alpha": 0.3}}
+    made = plan(topology(node_group("a")), workload(tables, embedding=rule), effort=0, simulate=False)
+    with pytest.raises(InputError, match=r"has mixed_dimensions, .* as the compressor of each table \(dim:D\)"):
+        Oracle(made)
+
+
 def test_multipliers_that_prove_nothing_are_refused():
     """Weights of a stage that sum to more than one are no proof, of the plan or of a candidate."""
     made = case_of("torchrec").plan

@@ -85,6 +85,20 @@ def test_compressed_tables_have_the_bytes_of_their_parts():
     assert rest == [hashed, hashed, parts, parts]
 
 
+def test_candidates_beside_compressed_tables_keep_their_compressors_until_told():
+    """Their bytes are those of the same models beside a base without any; a small table is below `compress_above`."""
+    tables = ["qr:4:concat", "hash:2", "dim:8", None]
+    asked = {"t4.rows": [None, 9_000, None, None], "t4.compressor": [None, None, "none", "hash:4"]}
+    stated = {f"t{t}.compressor": [word] * 4 for t, word in enumerate(tables)}
+    stated |= {"t4.rows": asked["t4.rows"], "t4.compressor": ["qr:8", None, None, "hash:4"]}
+    found, expected = (
+        case_of(name).oracle.cost(columns).bytes.tolist()
+        for name, columns in (("compressed", asked), ("torchrec", stated))
+    )
+    assert found == expected
+    assert len(set(found)) == 4
+
+
 def test_a_compressed_candidate_is_planned_as_the_model_that_states_it():
     """With the same step as the workload that has the compressor in its table."""
     case = case_of("hugectr")
