@@ -13,6 +13,7 @@ from cost_models.shards import PARTLY_IN_HBM, Floats, PlacementTier
 from planner._version import VERSION
 from planner.document.origin import CoefficientSources, Provenance, Source
 from planner.formulation.allowed_choices import AllowedChoices
+from planner.formulation.choice_rules import allowed_choices
 from planner.formulation.formulation import Formulation
 from planner.formulation.options import CacheFractions, Options, coarse_fractions, enumerate_options
 from planner.formulation.policy import Policy
@@ -39,22 +40,24 @@ def provenance(formulation: Formulation, policy: Policy, seed: int) -> Provenanc
         exchange=model.exchange,
         cuts=options.cuts,
         warnings=input_warnings(model.workload, policy),
-        cache_fractions={} if options.fractions is None else _written(model, options.fractions),
+        cache_fractions={} if options.fractions is None else _written(options.costed(model), options.fractions),
     )
 
 
 def planned_options(origin: Provenance, model: CostModel, choices: Policy | AllowedChoices) -> Options:
     """The options that the plan was chosen from, in its planner's order."""
-    return enumerate_options(model, choices, planned_fractions(origin, model), origin.cuts)
+    choices = choices if isinstance(choices, AllowedChoices) else allowed_choices(model, choices)
+    return enumerate_options(model, choices, planned_fractions(origin, choices.costed(model)), origin.cuts)
 
 
 def tried_fractions(origin: Provenance, model: CostModel) -> CacheFractions:
-    """The cache sizes that were options."""
+    """The cache sizes that were options of the tables of a model, or of the variants that it has for tables."""
     return planned_fractions(origin, model) or coarse_fractions(model)
 
 
 def planned_fractions(origin: Provenance, model: CostModel) -> CacheFractions | None:
-    """The cache sizes that were options; None where every table has the same few, as have those that are not listed."""
+    """The cache sizes that were options; None where every table has the same few, as have those that are not listed.
+    Where variants are chosen, the model has these for tables (`AllowedChoices.costed`)."""
     if not origin.cache_fractions:
         return None
     fractions = dict(coarse_fractions(model))

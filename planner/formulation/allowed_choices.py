@@ -76,6 +76,10 @@ class AllowedChoices:
     variants: Variants | None = None
     """What the tables may become; None where they are what the workload says."""
 
+    def costed(self, model: CostModel) -> CostModel:
+        """The model with everything for a table that a table may become."""
+        return model if self.variants is None else self.variants.costed(model)
+
     def of_variants(self, numbers: Ints | None = None) -> "AllowedChoices":
         """The same of tables that are these of the variants: of all [V], or of one for each table [T]."""
         if self.variants is None:

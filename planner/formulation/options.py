@@ -33,11 +33,9 @@ MOST_BLOCKS = ((EVERY_CUT, 4_000), (EVERY_CUT_IN_HBM, 40_000))
 CACHE_FRACTIONS: dict[PlacementTier, tuple[float, ...]] = {name: tier.cache_fractions for name, tier in TIERS.items()}
 """Cache sizes, in shares of a table's rows, that are tried, where a table has none of its own."""
 
-FINE_FRACTIONS = (0.001, 0.003, 0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.55, 0.8)
-"""Those of every table alike where variants are chosen."""
-
 CacheFractions = Mapping[PlacementTier, Floats]
-"""The shares [T, n] of each table's rows that are tried, by tier; NaN where a table has fewer than n."""
+"""The shares [T, n] of each table's rows that are tried, by tier; NaN where a table has fewer than n. Where variants
+are chosen, those of each variant [V, n]."""
 
 
 @dataclass(frozen=True)
@@ -86,9 +84,15 @@ class Options:
         """[O] the table of the `costed` model that the option is of."""
         return self.table if self.variant is None else self.variant
 
+    @property
+    def table_of_profile(self) -> Ints:
+        """[P] the table of each profile."""
+        variants = self.choices.variants
+        return np.arange(len(self.choices.tiers)) if variants is None else variants.table
+
     def costed(self, model: CostModel) -> CostModel:
         """The model with everything for a table that a table may become."""
-        return model if self.choices.variants is None else self.choices.variants.costed(model)
+        return self.choices.costed(model)
 
     @property
     def blocks(self) -> Blocks:
@@ -113,13 +117,6 @@ def coarse_fractions(model: CostModel) -> dict[PlacementTier, Floats]:
     return {tier: np.tile(np.array(of_tier), (tables, 1)) for tier, of_tier in shares.items()}
 
 
-def fine_fractions(model: CostModel) -> dict[PlacementTier, Floats]:
-    """The same where variants are chosen, of which no table has shares of its own."""
-    shares = coarse_fractions(model)
-    tables = len(model.tables.rows)
-    return shares | {tier: np.tile(np.array(FINE_FRACTIONS), (tables, 1)) for tier in SIZED_BY_PLAN}
-
-
 def fixed_fractions(fractions: CacheFractions, choices: AllowedChoices) -> CacheFractions:
     """The shares that are left where the policy fixes those of some tables; of caches of full precision, those that it
     names."""
@@ -139,8 +136,9 @@ def enumerate_options(
 ) -> Options:
     """All options that the policy allows, table by table. Raises InputError for a policy that contradicts itself.
 
-    `fractions` are the cache sizes that are tried, for all tiers; None: the same few of every table. `cuts` are the
-    column cuts that are options; None: as many as can be searched.
+    `fractions` are the cache sizes that are tried, for all tiers, of each table, or of each of its variants where the
+    policy names some; None: the same few of every one. `cuts` are the column cuts that are options; None: as many as
+    can be searched.
 
     A table on single ranks is one splittable option per tier and cache size: any widths that tile its columns, from
     table_wise to narrow column_wise blocks; where the policy limits its parts to few, the whole table and each
@@ -150,10 +148,8 @@ def enumerate_options(
     """
     choices = policy if isinstance(policy, AllowedChoices) else allowed_choices(model, policy)
     if (variants := choices.variants) is not None:
-        costed = variants.costed(model)
-        found = enumerate_options(costed, choices.of_variants(), fine_fractions(costed), cuts)
-        table = variants.table[found.table]
-        return replace(found, table=table, variant=found.table, choices=choices, fractions=None)
+        found = enumerate_options(variants.costed(model), choices.of_variants(), fractions, cuts)
+        return replace(found, table=variants.table[found.table], variant=found.table, choices=choices)
     if cuts is not None:
         return _enumerated(Space(model, choices, cuts), fractions)
     for cuts, most_blocks in MOST_BLOCKS:
@@ -316,7 +312,7 @@ def _within_budget(problem: Problem, costed: CostModel, options: Options) -> Pro
     by_rows = np.tile(loss[None, :, None], (problem.kinds, 1, 1))
     return replace(
         problem,
-        allowed=problem.allowed & (of_table <= variants.capacity),
+        allowed=problem.allowed & variants.is_affordable[blocks.table],
         pool_of_rank=np.vstack([problem.pool_of_rank, np.zeros((1, problem.world), dtype=np.int64)]),
         pool_capacity=(*problem.pool_capacity, np.array([variants.capacity])),
         base_bytes=np.append(problem.base_bytes, 0.0),

@@ -14,7 +14,8 @@ WHERE: Path = ("variants",)
 
 
 def variants_of(narrowing: Narrowing) -> Variants | None:
-    """The variants of a policy; None where it names none, or where something is wrong, which is noted."""
+    """The variants of a policy, or one of each table where its budget leaves no choice. None where it names none, or
+    where something is wrong, which is noted."""
     stated, model = narrowing.policy.variants, narrowing.model
     if stated is None:
         return None
@@ -32,7 +33,8 @@ def variants_of(narrowing: Narrowing) -> Variants | None:
         least = variants.budget - variants.left
         message = f"is {variants.budget:g}, and the least losses of all tables are {least:g} together"
         narrowing.fault((*WHERE, "budget"), message)
-    return variants
+        return None
+    return variants if (affordable := variants.affordable).has_choice else affordable
 
 
 def _refuse_second_choice(narrowing: Narrowing) -> None:

@@ -7,7 +7,7 @@ is worth. T tables, V variants.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -89,6 +89,31 @@ class Variants:
     def slack(self) -> float:
         """The loss by which sums may be above the budget."""
         return self.unit * UNITS * ROUNDING
+
+    @property
+    def has_choice(self) -> bool:
+        """Whether some table has several."""
+        return len(self.table) > len(self.first)
+
+    @property
+    def is_affordable(self) -> Bools:
+        """[V] those that lose no more than the budget leaves where every other table loses least."""
+        return np.asarray(self.beyond_least <= self.left + self.slack)
+
+    @property
+    def affordable(self) -> "Variants":
+        """Those alone."""
+        kept = np.flatnonzero(self.is_affordable)
+        return replace(
+            self,
+            table=self.table[kept],
+            words=tuple(self.words[v] for v in kept.tolist()),
+            compressors=tuple(self.compressors[v] for v in kept.tolist()),
+            dtype=self.dtype[kept],
+            cache=self.cache[kept],
+            loss=self.loss[kept],
+            workload=self.workload.with_tables(tuple(self.workload.tables[v] for v in kept.tolist())),
+        )
 
     def costed(self, model: CostModel) -> CostModel:
         """The model with the variants for tables."""

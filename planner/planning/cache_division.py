@@ -54,8 +54,12 @@ def polished(formulation: Formulation, outcome: Outcome) -> tuple[Formulation, O
     fractions = _divided(formulation, outcome.placement)
     if fractions is None:
         return formulation, outcome
+    table = options.table_of_profile
+    held = options.profile[outcome.placement.option_of_table(formulation.problem)]
+    share, tier_of = (values[table] for values in fractions)
+    is_held = held[table] == np.arange(len(table))
     more = {
-        tier: np.where(fractions[1] == PLACEMENT_TIERS.index(tier), fractions[0], np.nan)[:, None]
+        tier: np.where(is_held & (tier_of == PLACEMENT_TIERS.index(tier)), share, np.nan)[:, None]
         for tier in options.fractions
         if (fractions[1] == PLACEMENT_TIERS.index(tier)).any()
     }
@@ -162,12 +166,15 @@ class _CachedParts:
         number[tables] = np.arange(len(tables))
         items = np.flatnonzero(number[problem.table_of_block[placement.item_block]] >= 0)
         block, place = placement.item_block[items], placement.item_place[items]
-        parts = [_ranks_and_shares(problem, b, p) for b, p in zip(block.tolist(), place.tolist(), strict=True)]
-        self._model, self._problem, self.rows = formulation.model, problem, problem.table_rows[tables]
-        self._blocks, self._table_of_item = (
-            formulation.options.blocks.take(block),
-            number[problem.table_of_block[block]],
-        )
+        options = formulation.options
+        self._model, self._problem = options.costed(formulation.model), problem
+        of_rows = problem.block_rows / self._model.tables.rows[options.profile[problem.block_option]]
+        parts = [
+            _ranks_and_shares(problem, b, p, of_rows[b]) for b, p in zip(block.tolist(), place.tolist(), strict=True)
+        ]
+        self._blocks, self._table_of_item = options.blocks.take(block), number[problem.table_of_block[block]]
+        profile = options.profile[placement.option_of_table(problem)[tables]]
+        self.rows: Ints = self._model.tables.rows[profile]
         self._item = np.repeat(np.arange(len(items)), [len(ranks) for ranks, _ in parts])
         self.rank, self._share = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
         self.table: Ints = self._table_of_item[self._item]
@@ -187,14 +194,15 @@ class _CachedParts:
                 (seconds, costs.fixed, costs.by_rows),
                 (size, costs.bytes_fixed, costs.bytes_by_rows),
             ):
-                target[here] = fixed.reshape(items, levels, -1)[item] + by_rows.reshape(items, levels, -1)[item] * rows
+                own = fixed.reshape(items, levels, -1)[item] + by_rows.reshape(items, levels, -1)[item] * rows
+                target[here, :, : own.shape[2]] = own
         return seconds, size
 
 
-def _ranks_and_shares(problem: Problem, block: int, place: int) -> tuple[Ints, Floats]:
-    """The ranks of a placed block, and the share of the rows that each of them holds."""
+def _ranks_and_shares(problem: Problem, block: int, place: int, part: float) -> tuple[Ints, Floats]:
+    """The ranks of a placed block, and the share of the table's rows that each of them holds; the block has this `part`
+    of them."""
     ranks = problem.sites_of(block).members(place)
-    part = problem.block_rows[block] / problem.table_rows[problem.table_of_block[block]]
     return ranks, problem.row_shares.on_site(block, len(ranks)) * part
 
 
@@ -206,19 +214,19 @@ def _at_fractions(old: Formulation, placement: Placement, new: Formulation, frac
     share = np.where(options.cache_fraction[option] > 0, fractions[table], options.cache_fraction[option])
     share = np.where(share > 0, share, options.cache_fraction[option])
     start = {
-        (int(new_options.table[o]), int(new_options.tier[o]), float(new_options.cache_fraction[o])): o
+        (int(new_options.profile[o]), int(new_options.tier[o]), float(new_options.cache_fraction[o])): o
         for o in _group_starts(new_options)[::-1].tolist()
     }
     place_in_group = option - np.maximum.accumulate(_marked(_group_starts(options), len(options.table)))[option]
-    keys = zip(table.tolist(), options.tier[option].tolist(), share.tolist(), strict=True)
+    keys = zip(options.profile[option].tolist(), options.tier[option].tolist(), share.tolist(), strict=True)
     new_option = np.array([start[key] for key in keys]) + place_in_group
     block = new.problem.block_start[new_option] + placement.item_block - problem.block_start[option]
     return Placement(block, placement.item_place)
 
 
 def _group_starts(options: Options) -> Ints:
-    """First option of each table, tier and share; the options in between are the same cuts in the same order."""
-    keys = np.stack([options.table, options.tier, options.cache_fraction])
+    """First option of each profile, tier and share; the options in between are the same cuts in the same order."""
+    keys = np.stack([options.profile, options.tier, options.cache_fraction])
     return np.flatnonzero(np.concatenate([[True], (keys[:, 1:] != keys[:, :-1]).any(axis=0)]))
 
 

@@ -27,7 +27,6 @@ from cost_models.shards import (
 from planner.certificates.multipliers import Multipliers
 from planner.formulation.formulation import Formulation
 from planner.formulation.options import CacheFractions, Options, coarse_fractions, costs_of
-from planner.problem.arrays import Problem
 from planner.problem.integrality import integrality_floors
 from planner.problem.numbers import Bools
 from planner.solvers.bound.cutting_planes import FluidSolution, solve_relaxation
@@ -41,6 +40,10 @@ GRID = np.geomspace(LEAST_FRACTION, 1.0, 33)
 """Shares at which a curve is looked at first: four decades, a third apart."""
 SMALL = (0.0002, 0.002)
 """Shares that are tried where the usual ones do not fit."""
+FEW = (0.001, 0.003, 0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.55, 0.8)
+"""Shares that are tried where tables have several variants, which have too many options with shares of their own. The
+search then does not get far (docs/decisions/0067-caches-of-variants.md). Once all is placed, the memory is divided anew
+in any case (`cache_division`)."""
 LEVELS, POINTS = 2, 9
 """Then so often as many points between the neighbours of the best one: down to 2 % of a share."""
 FACTORS = ((0.25, 1.0, 4.0), (0.5, 1.0, 2.0), (0.7, 1.0, 1.4))
@@ -64,8 +67,8 @@ def with_own_fractions(
 ) -> Formulation:
     """The formulation with cache shares of each table's own; unchanged where HBM is not scarce.
 
-    `more` are shares that are to be options in any case. `has_time` is asked before each round whether there is time
-    for one that takes as many seconds as the last.
+    `more` are shares that are to be options in any case. `has_time` is asked before each round whether there
+    is time for one that takes as many seconds as the last.
     """
     own = _own_fractions(formulation, has_time)
     if own is None and more is None:
@@ -75,19 +78,23 @@ def with_own_fractions(
 
 
 def _own_fractions(formulation: Formulation, has_time: Callable[[float], bool]) -> CacheFractions | None:
-    """None where the shares stay as they are: HBM is not scarce, nothing is cached or fits, or there is no time."""
-    model = formulation.model
+    """None where the shares stay as they are: HBM is not scarce, nothing is cached or fits, or there is no time. A few
+    of each variant where these are chosen."""
+    model = formulation.options.costed(formulation.model)
     tiers = _resizable_tiers(formulation)
     if not tiers or not has_time(0.0) or _is_roomy(formulation):
         return None
+    variants = formulation.options.choices.variants
+    if variants is not None and variants.has_choice:
+        return merged(coarse_fractions(model), _alike(model, tiers, FEW))
     fluid, own = _fluid(formulation), None
     if shortage(fluid) is not None:
-        own = merged(coarse_fractions(model), _small_fractions(model, tiers))
+        own = merged(coarse_fractions(model), _alike(model, tiers, SMALL))
         formulation = formulation.with_fractions(own)
         fluid = _fluid(formulation)
         if shortage(fluid) is not None:
             return None
-    curves = {tier: _Curve(model, formulation.problem, tier) for tier in tiers}
+    curves = {tier: _Curve(formulation, tier) for tier in tiers}
     before_s = np.inf
     is_large = len(formulation.problem.block_option) > LARGE_BLOCKS
     began, lasted_s = time.monotonic(), 0.0
@@ -110,9 +117,9 @@ def _fluid(formulation: Formulation) -> Fluid:
     return Fluid(formulation.problem, integrality_floors(formulation.problem))
 
 
-def _small_fractions(model: CostModel, tiers: Sequence[PlacementTier]) -> CacheFractions:
-    """Shares for where the usual ones take too much."""
-    return {tier: np.tile(np.array(SMALL), (len(model.tables.rows), 1)) for tier in tiers}
+def _alike(model: CostModel, tiers: Sequence[PlacementTier], shares: Sequence[float]) -> CacheFractions:
+    """The same shares of all tables."""
+    return {tier: np.tile(np.array(shares), (len(model.tables.rows), 1)) for tier in tiers}
 
 
 def _resizable_tiers(formulation: Formulation) -> list[PlacementTier]:
@@ -131,13 +138,16 @@ def _caches(formulation: Formulation, relaxed: FluidSolution) -> bool:
 
 def _is_roomy(formulation: Formulation) -> bool:
     """Whether all tables fit into HBM with some room left, and may be there."""
-    model, problem = formulation.model, formulation.problem
-    if not formulation.options.choices.tiers[:, HBM].all():
+    options, problem = formulation.options, formulation.problem
+    choices, model = options.choices.of_variants(), options.costed(formulation.model)
+    if not choices.tiers[:, HBM].all():
         return False
-    every = np.arange(problem.tables)
+    every = np.arange(len(model.tables.rows))
     in_hbm, uncached = np.full_like(every, HBM), np.zeros(len(every))
     whole = Blocks(every, np.full_like(every, TABLE_WISE), in_hbm, model.tables.dim, uncached)
     size = np.max([_total_hbm(model, whole, kind) for kind in range(problem.kinds)], axis=0)
+    if options.choices.variants is not None:
+        size = np.maximum.reduceat(size, options.choices.variants.first)
     room = (problem.pool_capacity[MEMORY_HBM] - problem.base_bytes[MEMORY_HBM])[problem.reach].sum()
     return bool(size.sum() <= ROOMY * room)
 
@@ -154,13 +164,15 @@ def _next_fractions(
     curves: Mapping[PlacementTier, "_Curve"],
     factors: tuple[float, ...],
 ) -> dict[PlacementTier, Floats]:
-    """[T, n] shares of each tier: those that the relaxation takes, and the best ones at its multipliers."""
+    """[P, n] shares of each tier: those that the relaxation takes, and the best ones at its multipliers."""
     problem = fluid.problem
-    cheapest, _ = fluid.price(relaxed.multipliers)
-    taken = problem.block_option[relaxed.choices]
+    table = options.table_of_profile
+    cheapest = fluid.price(relaxed.multipliers)[0][table]
+    taken = problem.block_option[relaxed.choices[:, table]]
+    is_own = options.profile[taken] == np.arange(len(table))
     shares = {}
     for tier, curve in curves.items():
-        in_tier = options.tier[taken] == PLACEMENT_TIERS.index(tier)
+        in_tier = is_own & (options.tier[taken] == PLACEMENT_TIERS.index(tier))
         taken_shares = np.where(in_tier, options.cache_fraction[taken], np.nan).T
         best, value = curve.best(relaxed.multipliers, factors)
         best[value > COMPETES * cheapest] = best[value > COMPETES * cheapest][:, [factors.index(1.0)]]
@@ -169,18 +181,23 @@ def _next_fractions(
 
 
 class _Curve:
-    """What a cached table costs as its share grows: seconds that fall, bytes that rise."""
+    """What a cached table costs as its share grows: seconds that fall, bytes that rise. P profiles: of tables, or of
+    their variants where these are chosen."""
 
-    def __init__(self, model: CostModel, problem: Problem, tier: PlacementTier) -> None:
-        self._model, self._problem = model, problem
+    def __init__(self, formulation: Formulation, tier: PlacementTier) -> None:
+        options = formulation.options
+        self._model, self._problem = options.costed(formulation.model), formulation.problem
+        self._table, variants = options.table_of_profile, options.choices.variants
+        self._dtype = None if variants is None else variants.dtype
+        self._memories = len(formulation.problem.pool_capacity) - (variants is not None)  # but for the budget of losses
         self._code = PLACEMENT_TIERS.index(tier)
-        grid = np.tile(GRID, (problem.tables, 1))
-        self._grid = [self._costs(grid, kind) for kind in range(problem.kinds)]
+        grid = np.tile(GRID, (len(self._table), 1))
+        self._grid = [self._costs(grid, kind) for kind in range(self._problem.kinds)]
 
     def best(self, multipliers: Multipliers, factors: tuple[float, ...]) -> tuple[Floats, Floats]:
-        """The cheapest share of each table [T, F x K] at each multiple of the multiplier of HBM, and on each kind of
-        rank; and [T] what the cheapest one costs at the multipliers themselves."""
-        cheapest, least = [], np.full(self._problem.tables, np.inf)
+        """The cheapest share of each profile [P, F x K] at each multiple of the multiplier of HBM, and on each kind of
+        rank; and [P] what the cheapest one costs at the multipliers themselves."""
+        cheapest, least = [], np.full(len(self._table), np.inf)
         for kind in range(self._problem.kinds):
             weight, byte = self._multipliers(multipliers, kind)
             values = _valued(self._grid[kind], weight, byte, 1.0)
@@ -191,8 +208,8 @@ class _Curve:
         return _rounded(np.stack(cheapest, axis=1)), least
 
     def _refined(self, kind: int, weight: Floats, byte: Floats, factor: float) -> Floats:
-        """[T]"""
-        every = np.arange(self._problem.tables)
+        """[P]"""
+        every = np.arange(len(self._table))
         grid = np.tile(GRID, (len(every), 1))
         at = _valued(self._grid[kind], weight, byte, factor).argmin(axis=1)
         for _ in range(LEVELS):
@@ -202,7 +219,7 @@ class _Curve:
         return np.asarray(grid[every, at])
 
     def _costs(self, fractions: Floats, kind: int) -> tuple[Floats, Floats]:
-        """Seconds [T, G, C] and bytes [T, G, M] of whole tables on one rank with these shares [T, G]."""
+        """Seconds [P, G, C] and bytes [P, G, M] of whole tables on one rank with these shares [P, G]."""
         tables, points = fractions.shape
         table = np.repeat(np.arange(tables), points)
         blocks = Blocks(
@@ -211,13 +228,14 @@ class _Curve:
             np.full_like(table, self._code),
             self._model.tables.dim[table],
             fractions.ravel(),
+            None if self._dtype is None else self._dtype[table],
         )
         costs = costs_of(self._model, blocks, kind)
         seconds, size = costs.fixed + costs.by_rows, costs.bytes_fixed + costs.bytes_by_rows
         return seconds.reshape(tables, points, -1), size.reshape(tables, points, -1)
 
     def _multipliers(self, multipliers: Multipliers, kind: int) -> tuple[Floats, Floats]:
-        """[T, C] and [T, M] what a second and a byte cost each table on ranks of a kind."""
+        """[P, C] and [P, M] what a second and a byte cost each profile on ranks of a kind."""
         problem = self._problem
         sets = range(len(problem.rank_sets))
         weight = np.stack(
@@ -226,11 +244,12 @@ class _Curve:
         byte = np.stack(
             [problem.capacity_regions.of_set(multipliers.byte, number, problem.kinds)[kind] for number in sets]
         )
-        return weight[problem.table_rank_set], byte[problem.table_rank_set]
+        rank_set = problem.table_rank_set[self._table]
+        return weight[rank_set], byte[rank_set, : self._memories]
 
 
 def _valued(costs: tuple[Floats, Floats], weight: Floats, byte: Floats, factor: float) -> Floats:
-    """[T, G] with HBM at a multiple of its dual multiplier."""
+    """[P, G] with HBM at a multiple of its dual multiplier."""
     seconds, size = costs
     scaled = byte.copy()
     scaled[:, MEMORY_HBM] *= factor

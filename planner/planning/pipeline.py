@@ -95,12 +95,11 @@ class Pipeline:
         former: CacheFractions | None = None,
         has_time: Callable[[float], bool] = lambda _: True,
     ) -> Formulation:
-        """The formulation with cache sizes of each table's own, those of a `former` plan among them.
+        """The formulation with cache sizes of each table's own, those of a `former` plan among them; with a few of each
+        variant where these are chosen.
 
         `has_time` is asked before each round whether there is time for one of so many seconds.
         """
-        if formulation.options.choices.variants is not None:
-            return formulation  # few sizes are tried of each variant
         return with_own_fractions(formulation, former, has_time)
 
     def solved(self, formulation: Formulation) -> Searched:

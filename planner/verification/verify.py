@@ -34,7 +34,7 @@ from planner.formulation.allowed_choices import AllowedChoices, HeldTable, viola
 from planner.formulation.choice_rules import allowed_choices
 from planner.formulation.formulation import Formulation
 from planner.formulation.option_space import Space
-from planner.formulation.options import fine_fractions, fixed_fractions
+from planner.formulation.options import fixed_fractions
 from planner.formulation.software import input_warnings
 from planner.verification.dense import faults_of_dense
 from planner.verification.error_bars import faults_of_error_bars
@@ -75,13 +75,12 @@ def verify(plan: Plan, former: Plan | None = None, folder: str | Path | None = N
     faults += _warnings(plan, model.stated_workload)
     faults += faults_of_replicas(plan, model)
     faults += faults_of_dense(plan, model)
-    fractions = list(faults_of_fractions(plan.provenance, model))
-    if fractions:
-        return [*faults, *fractions]
     try:
         choices = allowed_choices(model, policy)
     except InputError as error:
         return [*faults, *(f"policy: {fault.path}: {fault.message}" for fault in error.faults)]
+    if fractions := list(faults_of_fractions(plan.provenance, choices.costed(model))):
+        return [*faults, *fractions]
     faults += faults_of_cuts(plan.provenance, model, choices)
     if unknown := list(faults_of_variants(plan, choices)):
         return [*faults, *unknown]
@@ -141,7 +140,10 @@ def _options(plan: Plan, model: CostModel, choices: AllowedChoices) -> Iterator[
 
 def outside_options(plan: Plan, model: CostModel, choices: AllowedChoices) -> dict[str, str]:
     """The names of tables that are held in a way that is no option, each with the reason in words."""
-    tried = tried_fractions(plan.provenance, model) if choices.variants is None else fine_fractions(model)
+    tried, variants = tried_fractions(plan.provenance, choices.costed(model)), choices.variants
+    if variants is not None:
+        held = variants.of_tables([table.variant for table in plan.tables])
+        tried = {tier: shares[held] for tier, shares in tried.items()}
     choices = held_choices(plan, choices)
     space = Space(model, choices, plan.provenance.cuts)
     fractions = fixed_fractions(tried, choices)

@@ -12,6 +12,7 @@ from planner.document.plan import Plan, write_plan
 from planner.exporters.formats import ExportRequest
 from planner.exporters.torchrec import export_plan
 from planner.formulation.policy import Policy, load_policy
+from planner.planning.caches import FEW
 from planner.verification.loading import load_plan
 from planner.verification.verify import verify
 from tests.oracles.instances import node_group, topology, workload
@@ -81,6 +82,40 @@ def test_a_variant_that_is_beyond_the_budget_alone_changes_nothing() -> None:
     assert more.objective is not None
     assert more.objective.step_s == some.objective.step_s
     assert more.objective.lower_bound_s == pytest.approx(some.objective.lower_bound_s, rel=1e-9)
+
+
+CACHED = topology(node_group("a", ranks=2, hbm_bytes=3e8, ddr_bytes=5e9))
+
+
+def test_a_budget_of_nothing_changes_nothing() -> None:
+    """Where no variant but the stated tables can be paid, the plan is theirs, cache sizes and all."""
+    losses = [("t0", "qr:8", 0.2), ("t*", "fp16", 0.1)]
+    tables = [{"name": f"t{i}", "rows": 300_000 * (i + 2), "dim": 64, "zipf_alpha": 1.05} for i in range(3)]
+    stated = workload(tables, name="variants", embedding={"optimizer": "sgd"})
+    without, offered = (
+        planner.plan(CACHED, stated, policy=policy, effort=1, simulate=False)
+        for policy in (Policy(), _policy(losses, 0.0))
+    )
+    assert any(table.cache_fraction for table in without.tables)
+    assert offered.objective == without.objective
+    assert [t.model_copy(update={"variant": None}) for t in offered.tables] == list(without.tables)
+    assert verify(offered) == []
+
+
+def test_caches_beside_variants_have_any_size() -> None:
+    """Once all is placed the memory is divided anew, and the plan is none the worse for what is offered."""
+    tables = [{"name": f"t{i}", "rows": 300_000 * (i + 2), "dim": 64, "zipf_alpha": 1.05} for i in range(3)]
+    stated = workload(tables, name="variants", embedding={"optimizer": "sgd"})
+    policies = (Policy(), _policy([("t0", "hash:2", 0.2)], 0.2))
+    without, offered = (planner.plan(CACHED, stated, policy=each, effort=1, simulate=False) for each in policies)
+    sizes = {table.cache_fraction for table in offered.tables} - {None, *FEW, 0.3}
+    assert sizes
+    assert without.objective is not None
+    assert offered.objective is not None
+    assert offered.objective.step_s <= without.objective.step_s
+    assert verify(offered) == []
+    listed = offered.provenance.cache_fractions["ddr_cached"]
+    assert set(listed) == {"t0/none", "t0/hash:2", "t1/none", "t2/none"}
 
 
 def test_a_document_keeps_variants_and_their_loss(tmp_path: Path) -> None:
