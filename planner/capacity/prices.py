@@ -2,7 +2,7 @@
 
 import datetime
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -189,12 +189,9 @@ def load_prices(source: str | Path) -> PriceSheet:
     """
     name, choices = (source, {}) if is_file(source) else _with_choices(str(source))
     document = read_yaml(PRICE_SHEETS.find(name))
-    sheet = validate(document, PriceSheet)
-    known = {"tariff": sheet.tariffs, "region": list(sheet.regions)}
-    wrong = [f"{key}: {_not_among(value, known[key])}" for key, value in choices.items() if value not in known[key]]
-    if wrong:
-        raise InputError.at(str(source), "; ".join(wrong))
-    return sheet.model_copy(update=choices)
+    if isinstance(document.data, dict):
+        document = replace(document, data={**document.data, **choices})
+    return validate(document, PriceSheet)
 
 
 def _with_choices(source: str) -> tuple[str, dict[str, str]]:

@@ -141,5 +141,5 @@ def _formats() -> dict[str, Callable[[float], str]]:
         "bytes": format_bytes,
         **dict.fromkeys(seconds, format_seconds),
         "samples_per_s": "{:,.0f}".format,
-        "usd_per_billion_samples": "{:,.2f}".format,
+        "usd_per_billion_samples": "{:,.4g}".format,
     }

@@ -172,6 +172,10 @@ def test_the_name_of_a_sheet_may_choose(tmp_path: Path) -> None:
         assert load_prices(tmp_path / name).tariff == "on_demand"
     chosen = load_prices(f"{tmp_path}/mine.yaml@tariff=spot, region=eu-north")
     assert chosen.stated == {"name": "mine", "date": "2026-03-01", "tariff": "spot", "region": "eu-north"}
+    (tmp_path / "spot.yaml").write_text(text.replace("on_demand: 4USD/h, ", ""))
+    assert load_prices(f"{tmp_path}/spot.yaml@tariff=spot").tariff == "spot"
+    with pytest.raises(InputError, match="'on_demand' is not among spot"):
+        load_prices(tmp_path / "spot.yaml")
     for wrong, words in [
         ("tariff=spotty", "'spotty' is not among on_demand, spot"),
         ("region=mars", "'mars' is not among eu-north"),
