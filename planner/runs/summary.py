@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from planner.reports.tables import TextGrid
 from planner.runs.results import RunGrid, RunPoint, RunResult, StageCosts
 from planner.runs.run import FIGURES, Figure
-from planner.runs.words import duration, figure_text, figures_text
+from planner.runs.words import amount, duration, figure_text, figures_text
 from topologies.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def _table(stages: Sequence[StageCosts], *, has_prices: bool) -> TextGrid:
             cells.append("" if stage.migration is None else format_bytes(stage.migration.moved_bytes))
         cells.append(duration(stage.takes.seconds))
         if has_prices:
-            cells.append("unknown" if stage.takes.usd is None else f"{stage.takes.usd:,.2f}")
+            cells.append("unknown" if stage.takes.usd is None else amount(stage.takes.usd, digits=1))
         table.add_row(*cells)
     return table
 

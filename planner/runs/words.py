@@ -27,7 +27,14 @@ def figure_text(name: Figure, value: float | None) -> str:
     if name == "seconds":
         return duration(value)
     unit = {"usd": "USD", "kwh": "kWh", "kg_co2e": "kg CO2e"}[name]
-    return f"{value:,.2f} {unit}" if value < 1e5 else f"{value:,.0f} {unit}"
+    return f"{amount(value)} {unit}"
+
+
+def amount(value: float, digits: int = 3) -> str:
+    """A number of dollars, kilowatt hours or kilograms: whole ones, hundredths, or of small ones so many digits."""
+    if value >= 1e5:
+        return f"{value:,.0f}"
+    return f"{value:,.2f}" if value >= 10.0 ** (digits - 3) else f"{value:.{digits}g}"
 
 
 def figures_text(figures: RunFigures) -> str:
