@@ -140,7 +140,7 @@ TIERS: dict[PlacementTier, TierRow] = {
     "hbm_stash_all": TierRow("hbm", "stashed", stashes=("weights", "optimizer")),
 }
 PLACEMENT_TIERS: tuple[PlacementTier, ...] = tuple(TIERS)
-HBM, DDR_CACHED, DDR, SSD_CACHED, DDR_SPLIT, SCM_CACHED, SCM, REMOTE_CACHED, HBM_MIXED = range(9)
+HBM, DDR_CACHED, DDR, SSD_CACHED, DDR_SPLIT, SCM_CACHED, SCM, REMOTE_CACHED, HBM_MIXED, *_ = range(len(PLACEMENT_TIERS))
 PARTLY_IN_HBM: frozenset[PlacementTier] = frozenset(
     name for name, row in TIERS.items() if row.how in ("cached", "split", "mixed")
 )

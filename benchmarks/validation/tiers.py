@@ -20,6 +20,7 @@ from cost_models.shards import (
     HBM,
     IS_CACHED,
     IS_SPLIT,
+    IS_STASHED,
     PLACEMENT_TIERS,
     REMOTE_CACHED,
     SCM,
@@ -43,9 +44,9 @@ MIXES: dict[str, tuple[int, ...]] = {
     "ssd_cached, remote_cached": (SSD_CACHED, REMOTE_CACHED),
     "every cache": (DDR_CACHED, SSD_CACHED, SCM_CACHED, REMOTE_CACHED),
     "in place": (DDR, SCM, DDR_SPLIT),
-    "every tier": tuple(range(len(PLACEMENT_TIERS))),
+    "every tier": tuple(tier for tier in range(len(PLACEMENT_TIERS)) if not IS_STASHED[tier]),
 }
-"""Tiers that the tables of a placement are in."""
+"""Tiers that the tables of a placement are in; stashed ones need costs of their own, and have tests of their own."""
 TABLES = 24
 SHAPES = (((2, 2, 1),), ((3, 4, 2),), ((2, 4, 2), (1, 2, 1)))
 """Node groups of the clusters, each as (nodes, ranks of a node, ranks of a PCIe switch)."""

@@ -58,7 +58,7 @@ NEW_MEMORY: Insertions = {
     "cost_models/tiers.py": {
         "MEMORY_SCM, MEMORY_REMOTE": ", MEMORY_POOL",
         "    for row in (\n": '        MemoryRow("pool", "CXL pool", "node", "host", is_addressable=True),\n',
-        '"scm", "remote_cached"': ', "pool_cached", "pool"',
+        '    "remote_cached",\n': '    "pool_cached",\n    "pool",\n',
         '    "remote_cached": TierRow("remote", "cached", (0.05, 0.2)),\n': (
             '    "pool_cached": TierRow("pool", "cached", (0.02, 0.1)),\n    "pool": TierRow("pool", "in_place"),\n'
         ),
@@ -67,7 +67,7 @@ NEW_MEMORY: Insertions = {
 }
 NEW_TIER: Insertions = {
     "cost_models/tiers.py": {
-        '"scm", "remote_cached"': ', "scm_split"',
+        '    "remote_cached",\n': '    "scm_split",\n',
         '    "remote_cached": TierRow("remote", "cached", (0.05, 0.2)),\n': (
             '    "scm_split": TierRow("scm", "split", (0.1, 0.3)),\n'
         ),
