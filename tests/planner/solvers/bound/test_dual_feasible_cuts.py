@@ -49,16 +49,17 @@ def test_a_program_that_no_solver_ends_leaves_the_bound(monkeypatch: pytest.Monk
 
 @pytest.mark.slow
 def test_a_plan_carries_the_proof() -> None:
-    """100 tables on 128 ranks, two or three blocks on each: the document proves its bound by functions, in the case of
-    its shorter plans."""
+    """100 tables on 128 ranks, two or three blocks on each: the document proves its bound by functions, in both cases of
+    how far its largest table reaches."""
     case = next(each for each in torchrec_cases(SHIPPED_CASES) if "n100_w128" in each.name)
     limits = {"tiers": case.tiers, "shardings": case.shardings, "effort": 1, "gap": 0.0}
     found = plan(case.topology(), case.workload(), cost_model=case.cost_model, **limits)
     assert found.proof is not None
-    assert found.proof.stage_cases is not None
-    packing = found.proof.stage_cases.below.packing
-    assert packing is not None
-    assert packing.functions
+    cases = found.proof.reach_cases
+    assert cases is not None
+    for proof in (cases.inside, cases.outside):
+        assert proof.packing is not None
+        assert proof.packing.functions
     assert verify(found) == []
     assert found.objective is not None
     assert found.objective.lower_bound_s > 5.22e-3
