@@ -191,6 +191,8 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--effort", type=int, default=1)
     parser.add_argument("--case", default="", help="a part of the names of the cases of accuracy; unset: all")
     given = parser.parse_args(words)
+    if not any(given.case in case.name for case in ACCURACY):
+        parser.error(f"--case: {given.case!r} is in none of: {'; '.join(case.name for case in ACCURACY)}")
     if given.what == "speed":
         speed()
     else:

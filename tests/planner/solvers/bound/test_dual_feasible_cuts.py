@@ -49,8 +49,8 @@ def test_a_program_that_no_solver_ends_leaves_the_bound(monkeypatch: pytest.Monk
 
 @pytest.mark.slow
 def test_a_plan_carries_the_proof() -> None:
-    """100 tables on 128 ranks, two or three blocks on each: the document proves its bound by functions, in both cases of
-    how far its largest table reaches."""
+    """100 tables on 128 ranks, two or three blocks on each: the document proves its bound by functions, in both cases
+    of how far its largest table reaches."""
     case = next(each for each in torchrec_cases(SHIPPED_CASES) if "n100_w128" in each.name)
     limits = {"tiers": case.tiers, "shardings": case.shardings, "effort": 1, "gap": 0.0}
     found = plan(case.topology(), case.workload(), cost_model=case.cost_model, **limits)
