@@ -47,12 +47,15 @@ def fitted_products(dtype: str) -> Fit:
 
 def passes() -> pd.DataFrame:
     """Measured dense parts with what is predicted of the device, from batches of 2,048 on."""
-    rows = pd.concat([pd.read_csv(FOLDER / name) for name in ("passes.csv", "other_passes.csv")], ignore_index=True)
+    names = ("passes.csv", "other_passes.csv", "passes_in_bf16.csv")
+    rows = pd.concat([pd.read_csv(FOLDER / name) for name in names], ignore_index=True)
     rows, topology = rows[rows.batch >= 2048].reset_index(drop=True), one_h100()
     rows["predicted_s"] = [
         device_seconds(
             topology,
-            workload(row.model, row.dtype, row.batch, row.optimizer, row.mode, checkpointed=bool(row.checkpointed)),
+            workload(
+                row.model, row.dtype.split()[0], row.batch, row.optimizer, row.mode, checkpointed=bool(row.checkpointed)
+            ),
         )
         for row in rows.itertuples()
     ]

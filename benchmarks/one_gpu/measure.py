@@ -19,7 +19,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from benchmarks.one_gpu.steps import Row, host, kernels, other_passes, passes
+from benchmarks.one_gpu.steps import Row, host, kernels, other_passes, passes, passes_in_bf16
 from benchmarks.one_gpu.timing import Bench
 
 FORMATS = {"fp32": torch.float32, "tf32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
@@ -245,6 +245,7 @@ KINDS = {
     "host": host,
     "passes": passes,
     "other_passes": other_passes,
+    "passes_in_bf16": passes_in_bf16,
     "attention": attention,
     "updates": updates,
     "products": products,

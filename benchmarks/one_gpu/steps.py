@@ -33,6 +33,13 @@ def other_passes(bench: Bench) -> Iterator[Row]:
     yield from _measured(bench, [(*each, batch, "sgd", False) for each in plain for batch in batches])
 
 
+def passes_in_bf16(bench: Bench) -> Iterator[Row]:
+    """Steps of models whose weights, vectors and norms are in bf16, too, so that nothing is converted."""
+    batches = (2048, 8192, 16384) if bench.is_cuda else (8,)
+    plain = [(model, "graph", "bf16 weights") for model in MODELS]
+    yield from _measured(bench, [(*each, batch, "sgd", False) for each in plain for batch in batches])
+
+
 def _measured(bench: Bench, cases: list[Case]) -> Iterator[Row]:
     for name, mode, dtype, batch, rule, again in cases:
         case: Row = {"model": name, "mode": mode, "dtype": dtype, "batch": batch, "optimizer": rule}
@@ -48,11 +55,12 @@ def one_pass(bench: Bench, name: str, mode: str, dtype: str, batch: int, rule: s
     model = MODELS[name]().to(bench.device)
     if again:
         model.again = True
-    parameters = list(model.parameters())
+    stored = torch.bfloat16 if dtype == "bf16 weights" else torch.float32
+    parameters = list(model.to(stored).parameters())
     capturable = {"capturable": True} if rule == "adam" and bench.is_cuda else {}
     optimizer: Any = (torch.optim.Adam if rule == "adam" else torch.optim.SGD)(parameters, lr=1e-4, **capturable)
-    numbers = torch.randn((batch, model.inputs), device=bench.device)
-    vectors = torch.randn((batch, VECTORS, WIDTH), device=bench.device, requires_grad=True)
+    numbers = torch.randn((batch, model.inputs), device=bench.device, dtype=stored)
+    vectors = torch.randn((batch, VECTORS, WIDTH), device=bench.device, dtype=stored, requires_grad=True)
     called = torch.compile(model) if mode == "compiled" else model
 
     def forward() -> torch.Tensor:
