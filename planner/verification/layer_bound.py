@@ -210,7 +210,8 @@ class LayerRelaxation:
         assert isinstance(at.model, StepCosts)
         latencies_s, constants = at.model.latencies, np.zeros(len(at.problem.stage_constants))
         constants[: len(latencies_s)] = latencies_s
-        bytes_of_tier = np.where(np.arange(len(self._model.memories)) == MEMORY_HBM, self._other_bytes, 0.0)
+        # Nothing is counted in HBM at the moment when what was stashed is back, a memory of the problem alone.
+        bytes_of_tier = np.where(np.arange(len(at.problem.base_bytes)) == MEMORY_HBM, self._other_bytes, 0.0)
         return replace(at.problem, base_loads=self._other_loads, base_bytes=bytes_of_tier, stage_constants=constants)
 
     @cached_property
