@@ -266,3 +266,14 @@ def test_what_fits_is_not_stashed() -> None:
         assert found.objective is not None
         assert needed.objective is not None
         assert found.objective.step_s == pytest.approx(needed.objective.step_s, rel=0.01)
+
+
+def test_layers_are_chosen_beside_stashed_tables() -> None:
+    """The bound over strategies of layers holds with two moments of HBM, and takes no plan of its own away."""
+    policy = Policy.model_validate({"dense": {"strategy": "auto"}, "stash": "auto"})
+    found = plan(cluster(6.2e9), MODEL, policy=policy, effort=0)
+    assert found.objective is not None
+    assert found.dense is not None
+    assert found.dense.by_layer is not None
+    assert found.dense.by_layer.lower_bound_s <= found.objective.step_s
+    assert verify(found) == []
