@@ -85,6 +85,9 @@ _DIRECTORY = Path(__file__).parent
 USER_DIRECTORY = "PLANNER_COEFFICIENTS"
 """The environment variable that names a directory of files made by `planner calibrate`."""
 
+_OF_STEPS = {"flop_utilization", "product_edge", "product_inner_edge"}
+_OF_KERNELS = {"kernel_utilization", "kernel_edge", "kernel_inner_edge"}
+"""What takes the place of those for some software (`DeviceCoefficients`); a file that states the former means them."""
 Place = tuple[str, str, str]
 """Where a value stands: folder, file, name."""
 _replaced: dict[Place, float] = {}
@@ -127,7 +130,10 @@ def _read(
     data: dict[str, Any] = {}
     for each in (base, between, path):
         if each is not None:
-            data |= _values(each)
+            own = _values(each)
+            if _OF_STEPS & own.keys():  # no older figures of products by themselves stand before those
+                data = {name: value for name, value in data.items() if name not in _OF_KERNELS}
+            data |= own
     return validate(replace(_document(path), data=data), model)
 
 

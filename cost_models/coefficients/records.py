@@ -1,8 +1,8 @@
 """What the files of coefficients hold: a device, a link, collectives, a harness, a host, a software profile."""
 
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal, Self, TypeVar
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, model_validator
 
 from cost_models.coefficients.evidence import (
     NEWER,
@@ -14,6 +14,7 @@ from cost_models.coefficients.evidence import (
     StepEvidence,
 )
 from topologies.documents import Record
+from topologies.errors import ConflictError
 
 CollectiveOperation = Literal["all_to_all", "reduce_scatter", "all_gather", "all_reduce"]
 
@@ -107,6 +108,15 @@ class DeviceCoefficients(NamedCoefficients):
     counted."""
     matmul_flops_per_s: DtypeCoefficient | None = None
     """Rate of matrix products by data type, instead of flop_utilization."""
+
+    @model_validator(mode="after")
+    def _kernels_are_whole(self) -> Self:
+        """A format of which products were timed by themselves has a share of the peak and both edges."""
+        parts = self.kernel_utilization, self.kernel_edge, self.kernel_inner_edge
+        if len({frozenset(part.by_dtype) if part else frozenset() for part in parts}) > 1:
+            names = "kernel_utilization", "kernel_edge", "kernel_inner_edge"
+            raise ConflictError(f"{', '.join(names)} go together: give by_dtype of all three the same formats", *names)
+        return self
 
 
 class LinkCoefficients(NamedCoefficients):

@@ -3,18 +3,24 @@
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 import cost_models.coefficients as package
+from cost_models.arithmetic import product_rates
 from cost_models.coefficients import (
+    USER_DIRECTORY,
     Coefficient,
     CoefficientCurve,
+    DeviceCoefficients,
     OptimizerCoefficient,
     device_coefficients,
+    forget,
     link_coefficients,
     software_coefficients,
 )
 from topologies.documents import Record
 from topologies.errors import InputError
+from topologies.loading import load_topology
 
 DIRECTORY = Path(package.__file__).parent
 READERS = {
@@ -89,3 +95,33 @@ def test_backward_costs_differ_by_optimizer() -> None:
     assert software.id_sort_bytes is not None
     sgd, rowwise = (software.id_sort_bytes.value / row_bytes + updates for row_bytes in (512, 256))
     assert (passes["sgd"] + sgd, passes["rowwise_adagrad"] + rowwise) == pytest.approx((1.7, 2.9), rel=0.02)
+
+
+_SHARE = "{value: 0.3, unit: share, kind: measured, source: mine}"
+
+
+@pytest.mark.parametrize(
+    ("stated", "flops_per_s", "edge"),
+    [("", 0.92 * 989.5e12, 148), (f"flop_utilization: {_SHARE}\n", 0.3 * 989.5e12, 86.4)],
+)
+def test_a_share_of_the_peak_that_a_user_states_stands_before_shipped_kernels(
+    stated: str, flops_per_s: float, edge: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a device whose products were timed by themselves."""
+    (tmp_path / "own.yaml").write_text(f"name: H100-SXM5-80GB\n{stated}")
+    monkeypatch.setenv(USER_DIRECTORY, str(tmp_path))
+    forget()
+    try:
+        (rate,) = product_rates(load_topology("dgx-h100").nodes[0], "bf16", device_coefficients("H100-SXM5-80GB"))
+    finally:
+        monkeypatch.undo()
+        forget()
+    assert (rate.flops_per_s, rate.edge) == pytest.approx((flops_per_s, edge))
+
+
+def test_kernels_without_an_edge_are_refused() -> None:
+    """A share of the peak by itself says nothing of small products."""
+    device = device_coefficients("H100-SXM5-80GB").model_dump(exclude_none=True)
+    del device["kernel_edge"]["by_dtype"]["bf16"]
+    with pytest.raises(ValidationError, match="kernel_utilization, kernel_edge, kernel_inner_edge go together"):
+        DeviceCoefficients.model_validate(device)
