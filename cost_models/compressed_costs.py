@@ -251,7 +251,7 @@ class CompressedCosts(MixedCosts):
         table = blocks.table
         numbers = own.projections[table] * blocks.columns / self.tables.dim[table]
         reduced = collectives.all_reduce_seconds(
-            numbers * self.tables.gradient_wire_bytes, self._base.summing_kinds[kind]
+            numbers * self.tables.gradient_wire_bytes, self.base.summing_kinds[kind]
         )
         summed = dict(terms["replica_all_reduce"])
         for resource, seconds in reduced.items():

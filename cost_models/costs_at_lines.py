@@ -14,7 +14,7 @@ from typing import Self
 import numpy as np
 
 from cost_models.averaging import AveragingLine
-from cost_models.batch_copy import CopyLine
+from cost_models.batch_copy import COPY_CONTENTION, CopyLine
 from cost_models.evaluation import Evaluation
 from cost_models.exchange_lines import ExchangeLine
 from cost_models.joint_lines import JointLine
@@ -38,6 +38,14 @@ class CostsAtLines(CostModel):
         self.protocols, self.constants = protocols, self._beside.copy()
         for stage, number in zip(self.protocol_stages, protocols, strict=True):
             self.constants[self.stages.index(stage)] += self.lines_of(stage)[number].latency_s
+
+    @property
+    def latencies(self) -> Floats:
+        """[S] seconds of the collectives at these lines; copies of batches that are waited for aside."""
+        latencies_s = self.constants[: len(self._beside)] - self._beside
+        if COPY_CONTENTION in self.stages:
+            latencies_s[self.stages.index(COPY_CONTENTION)] = 0.0
+        return latencies_s
 
     def _own_line(self, stage: str) -> int:
         """The number of the line that these take."""

@@ -65,6 +65,8 @@ class StepCosts(CostsAtLines):
     name = "physical"
     chooses_dtypes = True
     coefficients: StepCoefficients
+    base: StepBase
+    """What a step takes before any table is placed."""
     cut_shares: dict[str, float]
     """What each stage takes of cutting copies over their replicas, and of gathering them."""
 
@@ -80,9 +82,8 @@ class StepCosts(CostsAtLines):
         copy_meets_rows: bool | None = None,
         stashes: bool = False,
     ) -> None:
-        """`own` are the only tables that are held, by number; unset, all of them. `copy_meets_rows`: whether there is a
-        stage for what rows wait for the copy of a batch; unset, where they may.
-        `stashes`: whether tables may leave HBM between the passes."""
+        """`own` are the only tables that are held, by number; unset, all. `copy_meets_rows`: whether there is a stage
+        for what rows wait for the copy of a batch; unset, where they may. `stashes`: whether tables may leave HBM."""
         super().__init__(topology, workload, reserve, exchange)
         self.stashes = stashes
         if stashes:
@@ -126,10 +127,8 @@ class StepCosts(CostsAtLines):
             copy_meets_rows=self.copy_meets_rows,
             stashes=stashes,
         )
-        self.kind_of_rank: Ints = self.schedule.kind_of_rank
-        self.node_of_rank: Ints = self.schedule.node_of_rank
-        self.stages, self.columns = self.schedule.stages, self.schedule.columns
-        self.hidden = self.schedule.hidden
+        self.kind_of_rank, self.node_of_rank = self.schedule.kind_of_rank, self.schedule.node_of_rank
+        self.stages, self.columns, self.hidden = self.schedule.stages, self.schedule.columns, self.schedule.hidden
         self._averaging: Averaging | None = None
         if replication is not None and REPLICA_SYNC in self.stages:
             lines, world = self.schedule.lines[REPLICA_SYNC], topology.world_size
@@ -137,16 +136,16 @@ class StepCosts(CostsAtLines):
         of_lines = REPLICA_SYNC, *EXCHANGE_OF
         self.protocol_stages = tuple(stage for stage in self.schedule.collectives if stage in of_lines)
         self.protocol_stages += (COPY_CONTENTION,) * self.copy_meets_rows
-        self._base = StepBase(
+        self.base = StepBase(
             topology, workload, self.tables, self.kinds, self.batching, self.schedule, software, replication
         )
         parts = tuple(model.even_tables for _, model in self.models_by_copies)
-        self._base.let_others_run_beside_the_dense_part(self._even_lookups(), parts)
+        self.base.let_others_run_beside_the_dense_part(self._even_lookups(), parts)
         for _, model in self.models_by_copies:
-            model.cut_shares = self._base.cut_shares or {"dense": 1.0}
-        self._beside: Floats = self._base.constants  # without the latencies of exchanges
-        self.base_loads: Floats = self._base.loads
-        self.device_begins: Floats = self._base.begins
+            model.cut_shares = self.base.cut_shares or {"dense": 1.0}
+        self._beside: Floats = self.base.constants  # without the latencies of exchanges
+        self.base_loads: Floats = self.base.loads
+        self.device_begins: Floats = self.base.begins
         self._take_lines((0,) * len(self.protocol_stages))
         if not software.ids_arrive_sharded:
             self._add_copy()
@@ -211,19 +210,6 @@ class StepCosts(CostsAtLines):
             return self.batch_copy.lines(self.loaded_bytes_per_sample)
         return self.schedule.lines[stage]
 
-    @property
-    def base(self) -> StepBase:
-        """What a step takes before any table is placed."""
-        return self._base
-
-    @property
-    def latencies(self) -> Floats:
-        """[S] of the collectives at the model's protocols, and of copies of batches that are waited for."""
-        latencies_s = self.constants[: len(self._base.constants)] - self._base.constants
-        if COPY_CONTENTION in self.stages:
-            latencies_s[self.stages.index(COPY_CONTENTION)] = 0.0
-        return latencies_s
-
     def with_flat_exchange(self) -> Self | None:
         """The same without towers; None where there are none, or where the model needs them."""
         if not self.schedule.has_towers or self.workload.tower_modules:
@@ -269,7 +255,7 @@ class StepCosts(CostsAtLines):
 
     def activation_seconds(self) -> float:
         """Seconds of the stage `dense` in which activations cross device memory, on the slowest kind of rank."""
-        return self._base.activation_seconds()
+        return self.base.activation_seconds()
 
     def _even_lookups(self) -> tuple[tuple[float, float], ...]:
         """[K] `even_lookups_s` of all tables, however many copies they have."""
@@ -342,7 +328,7 @@ class StepCosts(CostsAtLines):
         if self._averaging is not None:
             terms[REPLICA_SYNC] = self._averaging.loads(blocks, kind, self._averaging_line)
         if self.tables.training:
-            summing, size = self._base.summing_kinds[kind], self.tables.gradient_wire_bytes
+            summing, size = self.base.summing_kinds[kind], self.tables.gradient_wire_bytes
             terms["replica_all_reduce"] = collectives.replica_all_reduce(self.tables, blocks, summing, size)
             if self._replication is not None and self._replication.replicas.is_fully_sharded:
                 loads = self._replication.cut_shards(self.tables, blocks, kind, self.batching)

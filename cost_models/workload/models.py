@@ -381,8 +381,7 @@ class Workload(Record):
         return table.dtype or self.embedding.dtype
 
     def stored_rows(self, table: TableProfile) -> int:
-        """Rows of a table as it is stored; those of its profile are its ids, some of which its compressor or its format
-        may join. Of two parts, those of the quotient table."""
+        """Rows as stored, of two parts the quotient table's; a profile's are ids, which compressors or formats join."""
         return FORMATS[self.dtype_of(table)].stored_rows(self.compressor_of(table).stored_rows(table.rows))
 
     def stored_dim(self, table: TableProfile) -> int:

@@ -67,9 +67,9 @@ def test_what_is_computed_again_goes_forward_once_more() -> None:
              if layer.stated == "top"]  # fmt: skip
     assert again.macs == pytest.approx(sum(named))
     full = StepModel(topology, of_layers(checkpointing="full"))
-    forward_s = plain._base.dense[0].rest_forward_s
-    assert full._base.dense[0].rest_s - plain._base.dense[0].rest_s == pytest.approx(forward_s)
-    assert plain._base.dense[0].rest_s < top._base.dense[0].rest_s < full._base.dense[0].rest_s
+    forward_s = plain.base.dense[0].rest_forward_s
+    assert full.base.dense[0].rest_s - plain.base.dense[0].rest_s == pytest.approx(forward_s)
+    assert plain.base.dense[0].rest_s < top.base.dense[0].rest_s < full.base.dense[0].rest_s
 
 
 @pytest.mark.parametrize(

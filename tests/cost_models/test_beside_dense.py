@@ -56,6 +56,6 @@ def test_nothing_begins_before_the_step_or_has_a_load_below_zero() -> None:
     model = StepModel(load_topology("h100-pcie-8"), stated.model_copy(update={"dense": dense}))
     assert (model.base_loads >= 0).all()
     parts = tuple(each.even_tables for _, each in model.models_by_copies)
-    beside = model._base.beside_dense(model._even_lookups(), parts)
+    beside = model.base.beside_dense(model._even_lookups(), parts)
     later = replace(beside, dense=tuple(replace(each, rest_s=0.0) for each in beside.dense))
     assert all(begin >= 0 for begin in later.sums_begin_s([1.0] * len(model.kinds)))

@@ -75,7 +75,7 @@ def test_each_way_hides_behind_its_own_pass(rows: int, ranks_per_switch: int) ->
     where = cluster(40e9, ranks_per_switch)
     plain, model = StepModel(where, own), StepModel(where, own, stashes=True)
     shards = placed(model, [0, 1], ["hbm_stash_weights"] * 2)
-    dense, rate = plain._base.dense[0], plain.kinds[0].pcie_bytes_per_s
+    dense, rate = plain.base.dense[0], plain.kinds[0].pcie_bytes_per_s
     size = np.array([rows, rows // 2]) * 512.0
     moved = size if ranks_per_switch == 1 else np.full(2, size.sum())  # what a switch carries
     out_s = moved.max() / rate
@@ -106,7 +106,7 @@ def test_the_simulator_plays_both_ways(rows: int, checkpointing: str) -> None:
 def brute_force(hbm_bytes: float, ways: Sequence[str]) -> float | None:
     """The shortest step of whole tables: every rank and way of each, bytes and the stage `dense` by hand."""
     plain = StepModel(cluster(hbm_bytes), MODEL)
-    rate, dense, best = plain.kinds[0].pcie_bytes_per_s, plain._base.dense[0], None
+    rate, dense, best = plain.kinds[0].pcie_bytes_per_s, plain.base.dense[0], None
     stage = plain.stages.index("dense")
     for ranks in itertools.product(range(2), repeat=4):
         stays = placed(plain, ranks, ["hbm"] * 4)
