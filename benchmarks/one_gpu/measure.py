@@ -19,7 +19,16 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from benchmarks.one_gpu.steps import Row, host, kernels, other_passes, passes, passes_in_bf16
+from benchmarks.one_gpu.small import batched, layer_products, picked, short_attention, tokens
+from benchmarks.one_gpu.steps import (
+    Row,
+    host,
+    kernels,
+    kernels_by_format,
+    other_passes,
+    passes,
+    passes_in_bf16,
+)
 from benchmarks.one_gpu.timing import Bench
 
 FORMATS = {"fp32": torch.float32, "tf32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
@@ -250,6 +259,12 @@ KINDS = {
     "updates": updates,
     "products": products,
     "kernels": kernels,
+    "kernels_by_format": kernels_by_format,
+    "batched": batched,
+    "short_attention": short_attention,
+    "picked": picked,
+    "layer_products": layer_products,
+    "tokens": tokens,
 }
 
 

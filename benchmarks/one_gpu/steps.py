@@ -109,40 +109,52 @@ def one_pass(bench: Bench, name: str, mode: str, dtype: str, batch: int, rule: s
 
 
 def kernels(bench: Bench) -> Iterator[Row]:
-    """Seconds of each kernel of an eager step."""
+    """Seconds of each kernel of an eager step, in bf16 under autocast."""
+    for name in MODELS:
+        yield from _kernels(bench, name, "bf16")
+
+
+def kernels_by_format(bench: Bench) -> Iterator[Row]:
+    """The same with weights in bf16, and in tf32."""
+    for dtype in ("bf16 weights", "tf32"):
+        for name in MODELS:
+            yield from _kernels(bench, name, dtype)
+
+
+def _kernels(bench: Bench, name: str, dtype: str) -> Iterator[Row]:
     if not bench.is_cuda:
         return
     from torch.profiler import ProfilerActivity, profile
 
-    for name in MODELS:
-        torch.manual_seed(0)
-        torch.backends.cuda.matmul.allow_tf32 = False
-        model = MODELS[name]().cuda()
-        numbers, vectors = (
-            torch.randn((8192, model.inputs), device="cuda"),
-            torch.randn((8192, VECTORS, WIDTH), device="cuda", requires_grad=True),
-        )
+    torch.manual_seed(0)
+    torch.backends.cuda.matmul.allow_tf32 = dtype == "tf32"
+    stored = torch.bfloat16 if dtype == "bf16 weights" else torch.float32
+    model = MODELS[name]().cuda().to(stored)
+    numbers = torch.randn((8192, model.inputs), device="cuda", dtype=stored)
+    vectors = torch.randn((8192, VECTORS, WIDTH), device="cuda", dtype=stored, requires_grad=True)
 
-        def step(model: Any = model, numbers: Any = numbers, vectors: Any = vectors) -> None:
-            with torch.autocast("cuda", dtype=torch.bfloat16):
-                model(numbers, vectors).backward()
+    def step() -> None:
+        with torch.autocast("cuda", dtype=torch.bfloat16, enabled=dtype == "bf16"):
+            model(numbers, vectors).backward()
 
-        for _ in range(3):
-            step()
+    for _ in range(3):
+        step()
+    torch.cuda.synchronize()
+    with profile(activities=[ProfilerActivity.CUDA]) as seen:
+        step()
         torch.cuda.synchronize()
-        with profile(activities=[ProfilerActivity.CUDA]) as seen:
-            step()
-            torch.cuda.synchronize()
-        for each in seen.key_averages():
-            if each.device_time_total:
-                yield {
-                    "model": name,
-                    "batch": 8192,
-                    "dtype": "bf16",
-                    "kernel": each.key[:160],
-                    "count": each.count,
-                    "seconds": each.device_time_total * 1e-6,
-                }
+    torch.backends.cuda.matmul.allow_tf32 = False
+    for each in seen.key_averages():
+        if each.device_time_total:
+            seconds = each.device_time_total * 1e-6
+            yield {
+                "model": name,
+                "batch": 8192,
+                "dtype": dtype,
+                "kernel": each.key[:160],
+                "count": each.count,
+                "seconds": seconds,
+            }
 
 
 def host(bench: Bench) -> Iterator[Row]:
