@@ -22,7 +22,7 @@ from benchmarks.accuracy.mlperf_rows import (
     printed_rounds,
 )
 from benchmarks.accuracy.rows import DataSet, frame
-from benchmarks.accuracy.step_fit import DOUBTFUL_BEYOND, Linear, Prior, deviations, solve
+from benchmarks.accuracy.step_fit import DOUBTFUL_BEYOND, Linear, Prior, deviations, predictive_spread, solve
 from benchmarks.accuracy.systems import UnknownSystemError, network_of, topology_of
 from cost_models.coefficients import (
     Place,
@@ -359,6 +359,20 @@ def held_out(
         values = solve(model, PRIOR, measured, kept)
         own = dict.fromkeys(case for case in rows.configuration if left_out(case) == group)
         found.update({case: seconds(case, folder, values, judge) for case in own})
+    return rows.configuration.map(found)
+
+
+def coefficient_spread(folder: Path, left_out: Callable[[Configuration], object]) -> pd.Series:
+    """How far each believed row may be off for want of the others of its group: standard deviation of its logarithm,
+    by the coefficients that are fitted without them."""
+    rows = believed(folder)
+    cases = tuple(dict.fromkeys(rows.configuration))
+    model = _linear_at(cases, folder, tuple(shipped().items()))
+    groups = np.array([str(left_out(case)) for case in cases])
+    found: dict[Configuration, float] = {}
+    for group in dict.fromkeys(groups):
+        spread = predictive_spread(model, PRIOR, groups != group)
+        found.update({cases[i]: float(spread[i]) for i in np.flatnonzero(groups == group)})
     return rows.configuration.map(found)
 
 

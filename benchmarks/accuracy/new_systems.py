@@ -3,7 +3,9 @@
 Rows of one system err alike, so that systems are counted, not rows. With nine groups or more the band is that of split
 conformal prediction by groups: a new group is as likely as any to be the one that errs most, whatever the distribution.
 With fewer that bounds nothing nine times in ten, and the band is that of a random effect: errors between groups and
-within them are taken as normal.
+within them are taken as normal. A row that is left out may be off by as much as its own coefficients besides, which
+nothing but their priors tells where its hardware is new: the error bar of a step on unseen hardware has those of its
+terms for it (`step_error_bars`).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -16,7 +18,7 @@ from scipy import stats
 from benchmarks.accuracy import mlperf
 from benchmarks.accuracy.mlperf import Configuration
 from cost_models.coefficients import LeftOut, MeasuredSystem
-from cost_models.error_bars import COVERAGE
+from cost_models.error_bars import COVERAGE, ONE_SIDED_90
 from cost_models.step_evidence import GUARANTEED_BY, link_inside
 
 
@@ -54,7 +56,8 @@ class PartError:
     error_90: float
     """Relative error that nine in ten rows of a new group are to stay within."""
     inside: float
-    """Share of the rows that are within what the other groups say of theirs."""
+    """Share of the rows that are within what the other groups say of theirs, and what their own coefficients are
+    unsure of without them."""
     missed: Mapping[str, tuple[int, int]]
     """Groups that have rows outside: how many are inside, of how many."""
 
@@ -83,6 +86,16 @@ def error_90(errors: Iterable[np.ndarray]) -> float:
     return float(np.expm1(stats.t.ppf((1 + COVERAGE) / 2, count) * np.sqrt(between + within)))
 
 
+def _is_inside(name: str, by_group: Mapping[str, np.ndarray], own_90: np.ndarray) -> np.ndarray:
+    """Which rows of a group are within the band that the others give; where that is not conformal, each with what its
+    own coefficients may be off by."""
+    others = [each for other, each in by_group.items() if other != name]
+    band = np.log1p(error_90(others))
+    if len(others) < GUARANTEED_BY:
+        band = np.hypot(band, own_90)
+    return np.asarray(np.abs(by_group[name]) <= band)
+
+
 def errors(folder: Path) -> tuple[PartError, ...]:
     """Those of MLPerf's steps, with each device, link, network, number of ranks and combination left out.
 
@@ -99,10 +112,9 @@ def errors(folder: Path) -> tuple[PartError, ...]:
         by_group = {name: each.to_numpy() for name, each in log.groupby(group)}
         if len(by_group) < 2:
             continue
-        inside = {
-            name: np.abs(own) <= np.log1p(error_90([each for other, each in by_group.items() if other != name]))
-            for name, own in by_group.items()
-        }
+        unsure = ONE_SIDED_90 * mlperf.coefficient_spread(folder, systems.__getitem__)
+        own_90 = {name: each.to_numpy() for name, each in unsure.groupby(group)}
+        inside = {name: _is_inside(name, by_group, own_90[name]) for name in by_group}
         absolute = (held / gated.measured_s - 1).abs()
         found.append(
             PartError(

@@ -82,9 +82,11 @@ ranks), of a device, of a kind of link, of a network, of a number of ranks. Rows
 are counted. From nine groups on the band is conformal: whatever the distribution, a new group's rows stay inside nine
 times in ten. Two to six groups give no such guarantee, whatever is computed from them; their band takes the errors
 between and within groups as normal, and the error bar of a step on such a system says how few they were. *Inside* is
-the share of rows within the band that the *other* groups give; where it is below 90 %, so few groups did not tell what
-the next one would do, and the one that they missed is named. What no row tells of is not in this table: other models
-than DLRM-DCNv2, other software, tables below HBM; there the error bar is that of the terms.
+the share of rows within the band that the *other* groups give, with what a row's own coefficients are unsure of where
+the groups are few: a link takes all devices with it that have no other, and nothing but a prior tells their share of
+the peak then, as a plan's error bar has the terms of hardware that nothing was measured on beside the band. Where rows
+are outside, the groups that have them are named. What no row tells of is not in this table: other models than
+DLRM-DCNv2, other software, tables below HBM; there the error bar is that of the terms.
 """
 
 

@@ -77,3 +77,11 @@ def solve(model: Linear, prior: Prior, measured: Floats, kept: NDArray[np.bool_]
             break
         weight = BOUNDED_BEYOND / np.maximum(np.abs(gap - slopes @ change), BOUNDED_BEYOND)
     return dict(zip(model.at, np.exp(model.log_at + change).tolist(), strict=True))
+
+
+def predictive_spread(model: Linear, prior: Prior, kept: NDArray[np.bool_]) -> Floats:
+    """[n] standard deviations of the logarithms of all steps that come of the coefficients alone, as well as the kept
+    steps and the priors tell them: those of a step with hardware of its own are as wide as its prior."""
+    slopes = model.slopes[kept] / NOISE
+    precision = slopes.T @ slopes + np.diag(prior.spread**-2)
+    return np.asarray(np.sqrt((model.slopes * np.linalg.solve(precision, model.slopes.T).T).sum(axis=1)))

@@ -34,6 +34,22 @@ def test_a_device_that_was_left_out_is_inside_what_is_printed() -> None:
     assert own.error_90 > software.residual_90
 
 
+@pytest.mark.parametrize("part", ["link", "network", "ranks"])
+def test_a_part_that_was_left_out_is_inside_what_others_and_its_own_coefficients_say(part: str) -> None:
+    """85 % of rows or more, as of devices: without the rows of its link Blackwell has no share of its peak but a guess,
+    by which its steps may be off by more than steps on other links were."""
+    assert found()[part].inside >= 0.85
+
+
+def test_coefficients_without_rows_of_their_own_are_as_unsure_as_their_priors() -> None:
+    """Steps on the one link that all of Blackwell has: by more than a tenth at the median; on Hopper's, whose share of
+    the peak others are fitted to, by less than half of that."""
+    spread = mlperf.coefficient_spread(FACTS, lambda case: new_systems.system_of(case).link)
+    link = mlperf.believed(FACTS).configuration.map(lambda case: new_systems.system_of(case).link)
+    assert spread[link == "nvlink5"].median() > 0.1
+    assert spread[link == "nvlink4"].median() < 0.05
+
+
 def test_shipped_evidence_is_what_the_data_give() -> None:
     """Residual, systems, rows and errors of left-out parts, in the software's file."""
     shipped = software_coefficients("hugectr").steps

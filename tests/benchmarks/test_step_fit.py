@@ -6,7 +6,16 @@ import numpy as np
 import pytest
 
 from benchmarks.accuracy import mlperf
-from benchmarks.accuracy.step_fit import BOUNDED_BEYOND, DOUBTFUL_BEYOND, NOISE, Linear, Prior, deviations, solve
+from benchmarks.accuracy.step_fit import (
+    BOUNDED_BEYOND,
+    DOUBTFUL_BEYOND,
+    NOISE,
+    Linear,
+    Prior,
+    deviations,
+    predictive_spread,
+    solve,
+)
 from cost_models.coefficients import Place
 
 PLACES: tuple[Place, ...] = (("software", "a", "x"), ("devices", "b", "y"))
@@ -72,3 +81,23 @@ def test_rows_that_nothing_explains_are_named_and_in_no_fit(tmp_path: Path, caps
     assert "9.0 C other batch: 3.60 ms" in told
     assert "9.0 D no time left out: iter_ms 0.0 is not a positive number" in told
     assert "9.0 E no batch left out: batch 0 is not a positive whole number" in told
+
+
+def test_what_coefficients_are_unsure_of_is_what_draws_of_them_miss_by() -> None:
+    """Coefficients drawn from the priors, steps measured with noise, some of them fitted and the others predicted: the
+    errors of the others spread as is said beforehand, those of the step whose coefficient no kept step has the most."""
+    random = np.random.default_rng(5)
+    places: list[Place] = [("software", "a", name) for name in ("x", "y", "z")]
+    prior = Prior(np.zeros(3), np.array([0.1, 0.2, 0.3]))
+    slopes = np.array([[0.6, 0.3, 0.0], [0.4, 0.5, 0.0], [0.3, 0.1, 0.0], [0.5, 0.2, 0.0], [0.2, 0.2, 0.5]])
+    model = Linear(dict.fromkeys(places, 1.0), np.ones(5), slopes)
+    kept = np.array([True, True, True, False, False])
+    missed = []
+    for _ in range(3000):
+        exact = slopes @ (random.standard_normal(3) * prior.spread)
+        found = solve(model, prior, np.exp(exact + NOISE * random.standard_normal(5)), kept)
+        missed.append(exact - slopes @ np.log(list(found.values())))
+    said = predictive_spread(model, prior, kept)
+    assert np.std(missed, axis=0) == pytest.approx(said, rel=0.06)
+    assert said[4] > 0.95 * 0.5 * 0.3
+    assert said[3] < 0.02
