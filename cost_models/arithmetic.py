@@ -29,8 +29,10 @@ def are_timed_alone(device: DeviceCoefficients, wanted: str, *, alone: bool) -> 
     return alone and device.kernel_utilization is not None and wanted in device.kernel_utilization.by_dtype
 
 
-def _rate(peak: float, name: str, device: DeviceCoefficients, *, alone: bool) -> ProductRate:
+def _rate(peak: float, name: str, device: DeviceCoefficients, *, alone: bool, is_aligned: bool) -> ProductRate:
     """That of products on matrix units in a format."""
+    if not is_aligned and device.unaligned_slowdown is not None:
+        peak /= device.unaligned_slowdown.by_dtype.get(name, 1.0)
     share, edge, inner_edge = device.kernel_utilization, device.kernel_edge, device.kernel_inner_edge
     if are_timed_alone(device, name, alone=alone) and share and edge and inner_edge:
         return ProductRate(peak * share.by_dtype[name], edge.by_dtype[name], inner_edge.by_dtype[name])
@@ -38,28 +40,30 @@ def _rate(peak: float, name: str, device: DeviceCoefficients, *, alone: bool) ->
 
 
 def product_rates(
-    group: NodeGroup, wanted: str, device: DeviceCoefficients, *, alone: bool = True
+    group: NodeGroup, wanted: str, device: DeviceCoefficients, *, alone: bool = True, is_aligned: bool = True
 ) -> tuple[ProductRate, ...]:
     """The rates of matrix products in a format, or in the nearest wider one of 16 bits or more that the device has: a
     product takes as long as by the slowest. Raises InputError for a format of fewer bits that it does not multiply.
 
     A rate that was calibrated on the device is of the products that it was measured on, as it is. `alone` takes those
-    of products that were timed by themselves, where there are any, else those of whole steps. Those in fp32, which
-    other units compute, were traced without edges; they are never faster than those of matrix units.
+    of products that were timed by themselves, where there are any, else those of whole steps; `is_aligned` those whose
+    rows begin at multiples of 16 bytes. Those in fp32, which other units compute, were traced without edges; they are
+    never faster than those of matrix units.
     """
     flops, measured = group.accelerators.flops, device.matmul_flops_per_s
     for name in (wanted, *WIDER.get(wanted, ())):
         if measured is not None and name in measured.by_dtype:
             return (ProductRate(measured.by_dtype[name]),)
         if name != "fp32" and (peak := getattr(flops, name)) is not None:
-            return (_rate(float(peak), name, device, alone=alone),)
+            return (_rate(float(peak), name, device, alone=alone, is_aligned=is_aligned),)
     if wanted not in (*WIDER, "fp32"):
         has = [name for name in type(flops).model_fields if getattr(flops, name) is not None]
         message = f"{group.accelerators.device} of node group {group.name} has no FLOP/s in {wanted}"
         remedy = f"choose one that it has ({', '.join(has)}), or state accelerators.flops.{wanted} in the topology"
         raise InputError.at("dense.dtype", f"{message}; {remedy}")
     in_fp32 = ProductRate(flops.fp32 * (device.fp32_utilization or device.flop_utilization).value)
-    units = [_rate(peak, name, device, alone=alone) for name in reversed(_HALVES) if (peak := getattr(flops, name))]
+    how = {"alone": alone, "is_aligned": is_aligned}
+    units = [_rate(peak, name, device, **how) for name in reversed(_HALVES) if (peak := getattr(flops, name))]
     return in_fp32, *units[:1]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from cost_models.collective_calls import CollectiveCall
-from cost_models.dense_size import DenseSize, LayerProduct
+from cost_models.dense_size import DenseSize
 from cost_models.dense_strategies import CUTS, DenseStrategy, Stage
 from cost_models.dense_units import DenseUnit
 from cost_models.tensor_layouts import OWN_SAMPLES, Placed, layout_calls
@@ -51,14 +51,14 @@ def _cut_size(size: DenseSize, cut: LayerCut, cut_ranks: int) -> DenseSize:
         whole = product.rows * product.inputs  # each rank has all inputs of all samples
         return replace(
             size,
-            products=(LayerProduct(product.inputs, product.outputs / cut_ranks, rows, product.count),),
+            products=(replace(product, outputs=product.outputs / cut_ranks, rows=rows),),
             activation_elements=size.activation_elements + others * whole,
             product_inputs=size.product_inputs + others * whole,
         )
     whole = product.rows * product.outputs  # and here addends of all outputs
     return replace(
         size,
-        products=(LayerProduct(product.inputs / cut_ranks, product.outputs, rows, product.count),),
+        products=(replace(product, inputs=product.inputs / cut_ranks, rows=rows),),
         activation_elements=size.activation_elements + others * whole,
         product_gradients=size.product_gradients + others * whole,
     )

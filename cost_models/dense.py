@@ -15,10 +15,13 @@ from cost_models.gradient_buckets import Backward, GradientBucket, holding_up
 from cost_models.kinds import RankKind
 from cost_models.shampoo import ShampooStep
 from cost_models.shards import Floats
+from cost_models.small_products import SmallRates
 from cost_models.workload.dense_part import COMPUTE_DTYPE_BYTES
 from cost_models.workload.formats import wire_bytes, written_bytes
+from cost_models.workload.layer_kinds import Product
 from cost_models.workload.models import Workload
 
+TRAINING_OVER_FORWARD = TRAINING_FLOPS_PER_MAC / FORWARD_FLOPS_PER_MAC
 FORWARD_SHARE_OF_TRAFFIC = 1 / 3
 """Activation traffic of a forward pass over that of a training step, which reads them back and writes gradients."""
 
@@ -65,31 +68,60 @@ def product_seconds(rates: Sequence[ProductRate], m: float, n: float, k: float) 
     )
 
 
-def layers_seconds(rates: Sequence[ProductRate], size: DenseSize, samples: float, *, forward_only: bool) -> float:
-    """Matrix products of all layers, and products within samples at the full rate: forward, and in training the
-    gradients of each layer's inputs and of its weights."""
-    flops = (FORWARD_FLOPS_PER_MAC if forward_only else TRAINING_FLOPS_PER_MAC) * size.macs_within_samples * samples
-    seconds = flops / min(rate.flops_per_s for rate in rates)
+def layers_seconds(
+    rates: tuple[ProductRate, ...],
+    size: DenseSize,
+    samples: float,
+    small: SmallRates | None = None,
+    *,
+    forward_only: bool,
+) -> float:
+    """Matrix products of all layers: forward, and in training the gradients of each layer's inputs and of its weights.
+    Those within samples are small products, as many as there are samples; without rates of their own at full ones."""
+    small = small or SmallRates.at(rates)
+    seconds = samples * sum(
+        each.count * within_sample_seconds(small, each, forward_only=forward_only) for each in size.within_samples
+    )
     for of in size.products:
-        rows = samples * of.rows
-        passes = [(rows, of.outputs, of.inputs)]
-        if not forward_only:
-            passes += [(rows, of.inputs, of.outputs), (of.inputs, of.outputs, rows)]
-        seconds += of.count * sum(product_seconds(rates, *sizes) for sizes in passes)
+        passes = _passes(samples * of.rows, of.inputs, of.outputs, forward_only=forward_only)
+        here = rates if of.is_aligned else small.unaligned
+        seconds += of.count * sum(product_seconds(here, *sizes) for sizes in passes)
     return seconds
+
+
+def _passes(rows: float, inputs: float, outputs: float, *, forward_only: bool) -> list[tuple[float, float, float]]:
+    """Sizes of a product, and of those of the gradients of both matrices."""
+    forward = [(rows, outputs, inputs)]
+    return forward if forward_only else [*forward, (rows, inputs, outputs), (inputs, outputs, rows)]
+
+
+def within_sample_seconds(rates: SmallRates, product: Product, *, forward_only: bool) -> float:
+    """A product of one sample, of which a kernel does many: [rows, inner] by [inner, columns]."""
+    sizes = product.rows, product.columns, product.inner
+    if product.kernel == "attention":
+        backward_s = 0.0 if forward_only else product_seconds(rates.attention_gradients, *sizes)
+        return product_seconds(rates.attention, *sizes) + backward_s
+    if product.kernel == "totals":
+        return product_seconds(rates.full, *sizes) * (1 if forward_only else TRAINING_OVER_FORWARD)
+    passes = _passes(product.rows, product.inner, product.columns, forward_only=forward_only)
+    return sum(product_seconds(rates.batched, *each) for each in passes)
 
 
 def size_seconds(
     workload: Workload, size: DenseSize, samples: float, kind: RankKind, passes: float, *, forward_only: bool
 ) -> float:
     """Compute time of layers of one size for a rank's samples: matrix products, activations `passes` times through HBM
-    in a training step, and what goes into products converted to their format. What is checkpointed goes forward once
-    more before its backward pass."""
+    in a training step, what goes into products converted to their format, and what norms and the gradients of picked
+    pairs take beyond. What is checkpointed goes forward once more before its backward pass."""
     crossings = passes * FORWARD_SHARE_OF_TRAFFIC if forward_only else passes
-    moved = size.activation_elements * workload.dense.activation_bytes * samples * crossings
+    crossing = size.activation_elements - size.uncrossed
+    moved = crossing * workload.dense.activation_bytes * samples * crossings
     converted = size.product_inputs + (0.0 if forward_only else size.product_gradients)
     moved += converted * workload.dense.conversion_bytes * samples
-    seconds = layers_seconds(kind.products, size, samples, forward_only=forward_only) + moved / kind.hbm_bytes_per_s
+    picked = 0.0 if forward_only else size.picked
+    moved += (size.norm_rows * kind.norm_row_bytes + picked * kind.picked_gradient_bytes) * samples
+    seconds = layers_seconds(kind.products, size, samples, kind.small_products, forward_only=forward_only)
+    seconds += moved / kind.hbm_bytes_per_s
     if forward_only or size.recomputed is None:
         return seconds
     return seconds + size_seconds(workload, size.recomputed, samples, kind, passes, forward_only=True)

@@ -8,6 +8,7 @@ from typing import Literal
 
 from cost_models.workload.checkpoints import is_checkpointed
 from cost_models.workload.layer_graph import SizedLayer
+from cost_models.workload.layer_kinds import Product
 from cost_models.workload.models import Workload
 from cost_models.workload.tower_partition import Tower
 from cost_models.workload.towers import Towers
@@ -33,6 +34,8 @@ class LayerProduct:
     rows: float = 1.0
     count: float = 1.0
     """How many such layers there are."""
+    is_aligned: bool = True
+    """Whether rows of what it reads begin where fast kernels ask."""
 
 
 @dataclass(frozen=True)
@@ -45,14 +48,25 @@ class DenseSize:
     """Inputs and outputs of all layers; 0 when the workload gives totals only."""
     products: tuple[LayerProduct, ...] = ()
     """Those with weights."""
-    macs_within_samples: float = 0
-    """Multiply-accumulates of the others, of which both matrices come from the sample."""
+    within_samples: tuple[Product, ...] = ()
+    """The others, of which both matrices come from the sample."""
     product_inputs: float = 0
     """Numbers of a sample that go into the products of its forward pass, weights aside; 0 of totals."""
     product_gradients: float = 0
     """Numbers that come out of them, whose gradients go into the products of the backward pass."""
+    uncrossed: float = 0
+    """Of the activation elements, those that no kernel beside the products reads or writes."""
+    picked: float = 0
+    """Pairs of dots that are picked."""
+    norm_rows: float = 0
+    """Vectors that are normed, each by itself."""
     recomputed: "DenseSize | None" = None
     """What the backward pass computes again before it goes through it; None: nothing."""
+
+    @property
+    def macs_within_samples(self) -> float:
+        """Multiply-accumulates of a sample of which both matrices come from it."""
+        return sum(each.macs for each in self.within_samples)
 
     @property
     def training_flops(self) -> float:
@@ -65,9 +79,12 @@ class DenseSize:
             self.parameters + other.parameters,
             self.activation_elements + other.activation_elements,
             self.products + other.products,
-            self.macs_within_samples + other.macs_within_samples,
+            self.within_samples + other.within_samples,
             self.product_inputs + other.product_inputs,
             self.product_gradients + other.product_gradients,
+            self.uncrossed + other.uncrossed,
+            self.picked + other.picked,
+            self.norm_rows + other.norm_rows,
             _added(self.recomputed, other.recomputed),
         )
 
@@ -122,11 +139,16 @@ def layer_parts(layers: Sequence[SizedLayer]) -> list[PartName]:
 @lru_cache(maxsize=4096)
 def layer_size(layer: SizedLayer) -> DenseSize:
     """The size of one layer."""
-    products = tuple(LayerProduct(each.inner, each.columns, each.rows) for each in layer.products if each.has_weights)
-    within = sum(each.macs for each in layer.products if not each.has_weights)
-    inputs = sum(each.inner * (each.rows if each.has_weights else each.rows + each.columns) for each in layer.products)
-    outputs = sum(each.rows * each.columns for each in layer.products)
-    return DenseSize(layer.macs, layer.parameters, layer.activation_elements, products, within, inputs, outputs)
+    products = tuple(
+        LayerProduct(each.inner, each.columns, each.rows, is_aligned=each.is_aligned)
+        for each in layer.products
+        if each.has_weights
+    )
+    within = tuple(each for each in layer.products if not each.has_weights)
+    inputs, outputs = sum(each.read for each in layer.products), sum(each.made for each in layer.products)
+    moved = layer.activation_elements
+    others = layer.uncrossed, layer.picked, layer.norm_rows
+    return DenseSize(layer.macs, layer.parameters, moved, products, within, inputs, outputs, *others)
 
 
 def tower_sizes(workload: Workload) -> tuple[DenseSize, ...]:
@@ -164,5 +186,5 @@ def _cross_layers(width: int, rank: int, count: int) -> Iterator[tuple[int, int]
 
 
 def _layers(widths: Iterable[tuple[int, int]]) -> DenseSize:
-    sizes = (DenseSize(i * o, i * o + o, i + o, (LayerProduct(i, o),), 0, i, o) for i, o in widths)
+    sizes = (DenseSize(i * o, i * o + o, i + o, (LayerProduct(i, o),), (), i, o) for i, o in widths)
     return sum(sizes, DenseSize())

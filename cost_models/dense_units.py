@@ -90,7 +90,7 @@ def _even(size: DenseSize, least: float, held: Held) -> Iterator[DenseUnit]:
     """Totals as units of equal size, to a parameter."""
     count = max(1, int(size.parameters // least))
     products = tuple(replace(each, count=each.count / count) for each in size.products)
-    shares = (size.activation_elements / count, products, size.macs_within_samples / count)
+    shares = (size.activation_elements / count, products)
     for number in range(count):
         parameters = size.parameters * (number + 1) // count - size.parameters * number // count
         yield DenseUnit(DenseSize(size.macs / count, parameters, *shares), is_first=False, held=held)

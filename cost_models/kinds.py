@@ -25,6 +25,7 @@ from cost_models.collective_laws import (
 from cost_models.groups import RankGroup
 from cost_models.memory_rates import MemoryRates, front_end_rate, memories_below_hbm, usable_bytes
 from cost_models.resources import FRONT_END, PCIE, Resource
+from cost_models.small_products import SmallRates, small_rates
 from cost_models.software import software_of
 from cost_models.tiers import SHARED_BY
 from cost_models.workload.formats import wire_bytes as wire_bytes_of
@@ -97,6 +98,12 @@ class RankKind:
     """Peak, for streaming traffic."""
     products: tuple[ProductRate, ...]
     """Rates of matrix products in the workload's dense data type, of which the slowest holds."""
+    small_products: SmallRates
+    """Those of products within samples, and of layers that no fast kernel takes."""
+    picked_gradient_bytes: float
+    """What a gradient of a picked pair of dots takes, in bytes of device memory."""
+    norm_row_bytes: float
+    """The same of a vector that is normed, beyond what is read and written of it."""
     exchange_protocols: tuple[Protocol, ...]
     """Those of an all-to-all over the rank's port into its domain (or its PCIe link where there is no scale-up
     fabric), of which the fastest is taken: each waits longer than the one before, and has a higher rate."""
@@ -265,6 +272,9 @@ def _kind(topology: Topology, group: NodeGroup, workload: Workload, world: RankG
         regroup_piece_s=_or(device.regroup_piece_s, 0.0),
         hbm_bytes_per_s=_or(device.stream_bytes_per_s, hbm.bandwidth * device.activation_efficiency.value),
         products=product_rates(group, workload.dense.dtype, device, alone=not software.fits_products),
+        small_products=small_rates(group, workload.dense.dtype, device, alone=not software.fits_products),
+        picked_gradient_bytes=_or(software.picked_gradient_bytes, 0.0),
+        norm_row_bytes=_or(software.norm_row_bytes, 0.0),
         exchange_protocols=_protocols("all_to_all", group, domain, _rate(link, port, link.all_to_all_efficiency.value)),
         reduction_protocols=all_reduce,
         sums_slowdown=_sums_slowdown(group, domain, workload, world.size),

@@ -12,10 +12,12 @@ from functools import cache
 
 import numpy as np
 
-from cost_models.dense import size_seconds
+from cost_models.dense import size_seconds, within_sample_seconds
 from cost_models.dense_size import DenseSize, layer_sizes
 from cost_models.kinds import RankKind
+from cost_models.small_products import SmallRates
 from cost_models.workload.histories import History, histories
+from cost_models.workload.layer_kinds import Product
 from cost_models.workload.models import Workload
 
 LONGER = 0.05
@@ -55,21 +57,45 @@ def work_seconds(
 ) -> tuple[float, float]:
     """Seconds of a rank's samples on the mean that go with the length of a history, and with its square."""
     sizes = dict(zip((layer.name for layer in workload.layers), layer_sizes(workload), strict=True))
-    of_tokens, of_pairs = DenseSize(), DenseSize()
-    for name in sorted(history.linear):
-        size = sizes[name]
-        squared = size.macs_within_samples if name in history.pairs else 0.0
-        again = (
-            None
-            if size.recomputed is None
-            else replace(size.recomputed, macs_within_samples=size.recomputed.macs_within_samples - squared)
+    over = (each for each in workload.layers if each.name in history.linear)
+    varying = {history.layer, *(each.name for each in over if each.output.squared_tokens is not None)}
+    forward_only, of_tokens, tokens_s, pairs_s = workload.mode != "training", DenseSize(), 0.0, 0.0
+    for layer in (layer for layer in workload.layers if layer.name in history.linear):
+        size = sizes[layer.name]
+        others = tuple(each for each in size.within_samples if each.kernel != "attention")
+        again = size.recomputed and replace(size.recomputed, within_samples=others)
+        of_tokens += replace(size, within_samples=others, recomputed=again)
+        for product in (each for each in size.within_samples if each.kernel == "attention"):
+            for only in (forward_only, *([True] if again and not forward_only else [])):
+                by_length, by_square = _by_length(
+                    kind.small_products,
+                    product,
+                    rows=layer.inputs[0] in varying,
+                    columns=layer.inputs[-1] in varying,
+                    forward_only=only,
+                )
+                tokens_s += samples * product.count * by_length
+                pairs_s += samples * product.count * by_square
+
+    def seconds(of: float) -> float:
+        return size_seconds(workload, of_tokens, of, kind, passes, forward_only=forward_only)
+
+    more_s = seconds(samples * (1 + LONGER)) - seconds(samples)
+    return tokens_s + more_s / LONGER, pairs_s
+
+
+def _by_length(
+    rates: SmallRates, product: Product, *, rows: bool, columns: bool, forward_only: bool
+) -> tuple[float, float]:
+    """Seconds of an attention that go with the length of what it is over, and with its square: a polynomial of the
+    length, by its values at none, one and two of the mean."""
+
+    def seconds(times: float) -> float:
+        own = replace(
+            product, rows=product.rows * (times if rows else 1), columns=product.columns * (times if columns else 1)
         )
-        of_tokens += replace(size, macs_within_samples=size.macs_within_samples - squared, recomputed=again)
-        of_pairs += DenseSize(macs_within_samples=squared, recomputed=again and DenseSize(macs_within_samples=squared))
-    forward_only = workload.mode != "training"
+        return within_sample_seconds(rates, own, forward_only=forward_only)
 
-    def seconds(size: DenseSize, of: float) -> float:
-        return size_seconds(workload, size, of, kind, passes, forward_only=forward_only)
-
-    more_s = seconds(of_tokens, samples * (1 + LONGER)) - seconds(of_tokens, samples)
-    return more_s / LONGER, seconds(of_pairs, samples)
+    none_s, mean_s, twice_s = seconds(0), seconds(1), seconds(2)
+    square_s = (twice_s - 2 * mean_s + none_s) / 2
+    return mean_s - none_s - square_s, square_s

@@ -289,7 +289,8 @@ class _StageErrors:
         model, kind = self._model, self._model.kinds[self._kind]
         samples = model.batching.samples_per_rank
         flops = dense_seconds(model.workload, samples, kind, 0.0).total_s
-        plain = replace(kind, products=tuple(replace(rate, edge=0.0, inner_edge=0.0) for rate in kind.products))
+        large = tuple(replace(rate, edge=0.0, inner_edge=0.0) for rate in kind.products)
+        plain = replace(kind, products=large, small_products=kind.small_products.without_edges)
         edges_s = flops - dense_seconds(model.workload, samples, plain, 0.0).total_s
         dtype, alone = model.workload.dense.dtype, not self._software.fits_products
         share, edge = "flop_utilization", "product_edge"

@@ -181,7 +181,8 @@ def module_loads(
 
     def seconds(size: DenseSize, crossings: float, *, forward_only: bool) -> float:
         moved = size.activation_elements * COMPUTE_DTYPE_BYTES[workload.dense.dtype] * crossings * samples
-        return layers_seconds(kind.products, size, samples, forward_only=forward_only) + moved / kind.hbm_bytes_per_s
+        products_s = layers_seconds(kind.products, size, samples, kind.small_products, forward_only=forward_only)
+        return products_s + moved / kind.hbm_bytes_per_s
 
     passes = software.activation_passes.value
     forward = [seconds(size, passes * FORWARD_SHARE_OF_TRAFFIC, forward_only=True) for size in sizes]

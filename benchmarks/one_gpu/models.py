@@ -1,5 +1,6 @@
 """The dense parts of `measure.py` as workloads, and what the cost model says of them on one GPU."""
 
+from dataclasses import replace
 from typing import Any
 
 from cost_models.dense import dense_seconds, optimizer_seconds
@@ -10,8 +11,24 @@ from topologies.cluster import Topology
 from topologies.loading import load_topology
 
 VECTORS, WIDTH = 26, 128
+PICKED_BY_PLACES = ("dlrm",)
+"""Models that pick pairs of dots by one list of places, whose gradients take next to nothing."""
 _TABLES: dict[str, Any] = {"kind": "embeddings", "name": "vectors", "tables": "*"}
 _DOTS = {"numerical_features": 13, "bottom_mlp": [512, 256, 128], "top_mlp": [1024, 1024, 512, 256, 1]}
+
+
+def _wukong(read: str, name: str) -> list[dict[str, Any]]:
+    """A layer of `torch_models.WukongLayer`, whose residual is projected in every layer."""
+    return [
+        {"kind": "fm", "name": f"{name}.fm", "inputs": read, "vectors": 32, "rank": 24, "sizes": [2048, 2048]},
+        {"kind": "compress", "name": f"{name}.compress", "inputs": read, "vectors": 32},
+        {"kind": "stack", "name": f"{name}.stack", "inputs": [f"{name}.fm", f"{name}.compress"]},
+        {"kind": "compress", "name": f"{name}.residual", "inputs": read, "vectors": 64},
+        {"kind": "add", "name": f"{name}.add", "inputs": [f"{name}.stack", f"{name}.residual"]},
+        {"kind": "norm", "name": name, "inputs": f"{name}.add"},
+    ]
+
+
 DENSE: dict[str, dict[str, Any]] = {
     "mlp": {
         "numerical_features": 2048,
@@ -29,16 +46,8 @@ DENSE: dict[str, dict[str, Any]] = {
         "layers": [
             _TABLES,
             {"kind": "mlp", "name": "bottom", "inputs": "numerical", "sizes": [512, 128]},
-            {
-                "kind": "wukong",
-                "name": "crossed",
-                "inputs": ["bottom", "vectors"],
-                "vectors": 32,
-                "compressed": 32,
-                "rank": 24,
-                "sizes": [2048, 2048],
-                "count": 4,
-            },
+            {"kind": "stack", "name": "crossed.0", "inputs": ["bottom", "vectors"]},
+            *(layer for number in range(1, 5) for layer in _wukong(f"crossed.{number - 1}", f"crossed.{number}")),
             {"kind": "mlp", "name": "top", "sizes": [1024, 512, 1]},
         ],
     },
@@ -91,6 +100,8 @@ def workload(model: str, dtype: str, batch: int, optimizer: str, mode: str, *, c
 def device_seconds(topology: Topology, asked: Workload) -> float:
     """Forward and backward pass of the dense part, and its update, on the device; predicted."""
     kind = rank_kinds(topology, asked)[0]
+    if asked.name in PICKED_BY_PLACES:
+        kind = replace(kind, picked_gradient_bytes=0.0)
     passes = software_of(asked).activation_passes.value
     assert asked.global_batch is not None
     in_passes = dense_seconds(asked, float(asked.global_batch), kind, passes).total_s

@@ -42,6 +42,14 @@ class NamedCoefficients(Record):
     name: str
 
 
+_LAWS = (
+    ("kernel_utilization", "kernel_edge", "kernel_inner_edge"),
+    ("batched_flops_per_byte", "batched_edge", "batched_inner_edge"),
+    ("attention_utilization", "attention_gradient_utilization", "attention_edge", "attention_inner_edge"),
+)
+"""Coefficients that make a law together."""
+
+
 class DeviceCoefficients(NamedCoefficients):
     """What a device achieves of its data sheet."""
 
@@ -64,6 +72,24 @@ class DeviceCoefficients(NamedCoefficients):
     """With it, instead of product_edge."""
     kernel_inner_edge: Annotated[DtypeCoefficient | None, NEWER] = None
     """With it, instead of product_inner_edge."""
+    unaligned_slowdown: Annotated[DtypeCoefficient | None, NEWER] = None
+    """Times that a product takes longer whose rows do not begin at multiples of 16 bytes. Unset: 1."""
+    batched_flops_per_byte: Annotated[DtypeCoefficient | None, NEWER] = None
+    """Rate of products of each sample, all in one kernel, over that of device memory, which small ones wait for. Unset:
+    that of large products."""
+    batched_edge: Annotated[DtypeCoefficient | None, NEWER] = None
+    """With it: rows, and columns, that each computes beyond its own."""
+    batched_inner_edge: Annotated[DtypeCoefficient | None, NEWER] = None
+    """With it: steps along the inner size."""
+    attention_utilization: Annotated[DtypeCoefficient | None, NEWER] = None
+    """Share of the peak that a fused kernel of attention reaches forward, of many tokens and numbers of each. Unset:
+    that of large products, and half of it backward."""
+    attention_gradient_utilization: Annotated[DtypeCoefficient | None, NEWER] = None
+    """With it: of the FLOPs forward, backward."""
+    attention_edge: Annotated[DtypeCoefficient | None, NEWER] = None
+    """With it: tokens that each head computes beyond its own."""
+    attention_inner_edge: Annotated[DtypeCoefficient | None, NEWER] = None
+    """With it: numbers of a token."""
     activation_efficiency: Coefficient
     pcie_efficiency: Coefficient
     ddr_efficiency: Coefficient
@@ -110,12 +136,13 @@ class DeviceCoefficients(NamedCoefficients):
     """Rate of matrix products by data type, instead of flop_utilization."""
 
     @model_validator(mode="after")
-    def _kernels_are_whole(self) -> Self:
-        """A format of which products were timed by themselves has a share of the peak and both edges."""
-        parts = self.kernel_utilization, self.kernel_edge, self.kernel_inner_edge
-        if len({frozenset(part.by_dtype) if part else frozenset() for part in parts}) > 1:
-            names = "kernel_utilization", "kernel_edge", "kernel_inner_edge"
-            raise ConflictError(f"{', '.join(names)} go together: give by_dtype of all three the same formats", *names)
+    def _laws_are_whole(self) -> Self:
+        """A format of which products were timed by themselves has a rate and all edges of such."""
+        for names in _LAWS:
+            parts = [getattr(self, name) for name in names]
+            if len({frozenset(part.by_dtype) if part else frozenset() for part in parts}) > 1:
+                message = f"{', '.join(names)} go together: give by_dtype of all the same formats"
+                raise ConflictError(message, *names)
         return self
 
 
@@ -217,6 +244,10 @@ class SoftwareCoefficients(NamedCoefficients):
     row_update_passes: Coefficient
     id_sort_bytes: Annotated[Coefficient | None, NEWER] = None
     """Bytes that sorting an id by its row moves in a backward pass, where they are not part of its passes."""
+    picked_gradient_bytes: Annotated[Coefficient | None, NEWER] = None
+    """Bytes of device memory that could be read in the time of a picked pair's gradient. Unset: none."""
+    norm_row_bytes: Annotated[Coefficient | None, NEWER] = None
+    """The same of a vector that is normed, beyond what its passes read and write. Unset: none."""
     update_passes: Coefficient
     cache_search_s: Coefficient
     cache_launch_s: Annotated[Coefficient | None, NEWER] = None

@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
+from cost_models.arithmetic import ProductRate
 from cost_models.coefficients import SoftwareCoefficients
 from cost_models.dense_size import (
     FORWARD_FLOPS_PER_MAC,
@@ -27,6 +28,7 @@ from cost_models.simulator.program import COMPUTE, Label, Streams, Wait
 from cost_models.workload.dense_part import COMPUTE_DTYPE_BYTES
 from cost_models.workload.formats import codec_bytes, wire_bytes, written_bytes
 from cost_models.workload.histories import histories
+from cost_models.workload.layer_kinds import Product
 from cost_models.workload.models import Workload
 from cost_models.workload.optimizers import ELEMENTWISE, LAYERWISE, NORM_READS, PARKED_PASSES, UPDATE_BYTES
 
@@ -40,6 +42,8 @@ weights. Activations cross memory in the same proportion."""
 SUMMED: dict[Pass, tuple[int, ...]] = {"forward": (1,), "backward": (2, 0)}
 """Of the samples, inputs and outputs of a layer, what each of its products sums over: inputs to outputs; outputs to the
 gradients of the inputs; samples to those of the weights."""
+SUMMED_WITHIN: dict[Pass, tuple[int, ...]] = {"forward": (1,), "backward": (2, 0)}
+"""The same of the rows, inner size and columns of a product within a sample."""
 ACTIVATIONS_FORWARD = 1 / 3
 """Share of the activations' traffic of a training step that its forward pass makes."""
 BEFORE_OUTPUTS: PartName = "bottom_mlp"
@@ -100,12 +104,28 @@ class DenseKernels:
     def _longer_s(self, names: Collection[str], way: Pass, step: int) -> Floats:
         """[W] what layers of these names take longer than for histories of mean length, or less than 0."""
         seconds: Floats = np.zeros(self._network.world)
-        for reads, name, of_length, of_square in self._jagged if self.lengths else ():
-            if name in names:
-                length, square = self.lengths[step][reads]
-                seconds += self._way_s(of_length, way, length) - self._way_s(of_length, way)
-                seconds += self._way_s(of_square, way, square) - self._way_s(of_square, way)
+        for own in self._jagged if self.lengths else ():
+            if own.name in names:
+                length, square = self.lengths[step][own.reads]
+                seconds += self._way_s(own.size, way, length) - self._way_s(own.size, way)
+                again: tuple[Pass, ...] = ("forward",) if way == "backward" and own.size.recomputed else ()
+                for each in (way, *again):
+                    seconds += self._attention_s(own, each, length, square) - self._attention_s(own, each)
         return seconds
+
+    def _attention_s(
+        self, own: "_Jagged", way: Pass, length: Floats | float = 1.0, square: Floats | float = 1.0
+    ) -> Floats:
+        """[W] one way through the attention of a layer over histories, whose sums of lengths and of their squares are
+        so many times those of mean ones."""
+        pairs = square if own.rows and own.columns else length
+        times = pairs, length if own.rows else 1.0, length if own.columns else 1.0
+        world = self._network.world
+        of_kinds = [
+            sum((_attention_s(kind, each, way, *times) for each in own.attention), np.zeros(world))
+            for kind in self._network.kinds
+        ]
+        return np.asarray(self._samples * np.stack(of_kinds)[self._network.kind_of_rank, np.arange(world)])
 
     def _way_s(self, size: DenseSize, way: Pass, times: Floats | float = 1.0) -> Floats:
         """[W] one way through layers of this size for `times` the samples of each rank; on the way back what is
@@ -130,14 +150,17 @@ class DenseKernels:
         hbm = network.of_kind([kind.hbm_bytes_per_s for kind in network.kinds])
         crossings = self._software.activation_passes.value * ACTIVATIONS_FORWARD * PASSES[way]
         dense = self._workload.dense
-        moved = size.activation_elements * dense.activation_bytes * crossings
+        moved = (size.activation_elements - size.uncrossed) * dense.activation_bytes * crossings
         if (narrow := COMPUTE_DTYPE_BYTES[dense.dtype]) < dense.activation_bytes:
             converted = {"forward": size.product_inputs, "backward": size.product_gradients}
             moved += converted[way] * (narrow + dense.activation_bytes)
-        macs = PASSES[way] * size.macs_within_samples
-        slowest = network.of_kind([min(rate.flops_per_s for rate in kind.products) for kind in network.kinds])
+        beyond = {"forward": (size.norm_rows, "norm_row_bytes"), "backward": (size.picked, "picked_gradient_bytes")}
+        count, name = beyond[way]
+        if (took := getattr(self._software, name)) is not None:
+            moved += count * took.value
         products = np.stack([_products_s(kind, size.products, samples, way) for kind in network.kinds])
-        within_samples = samples * (FORWARD_FLOPS_PER_MAC * macs / slowest + moved / hbm)
+        small = network.of_kind([_within_sample_s(kind, size.within_samples, way) for kind in network.kinds])
+        within_samples = samples * (small + moved / hbm)
         return np.asarray(within_samples + products[network.kind_of_rank, np.arange(network.world)])
 
     def optimizer_s(self, slow: Floats) -> Floats:
@@ -167,20 +190,38 @@ class DenseKernels:
         return np.maximum(self._software.step_overhead_s.value - optimizer_s, 0.0) * np.ones(self._network.world)
 
 
-def _jagged(workload: Workload) -> list[tuple[str, str, DenseSize, DenseSize]]:
-    """The layers that work on histories: the layer that reads the history, their name, and the parts of their size that
-    go with its length, and with the square of that."""
+@dataclass(frozen=True)
+class _Jagged:
+    """A layer that works on histories, and what of its work goes with their length."""
+
+    reads: str
+    """The layer that reads the history."""
+    name: str
+    size: DenseSize
+    """All but attention."""
+    attention: tuple[Product, ...]
+    rows: bool
+    """Whether its queries are those of the history."""
+    columns: bool
+    """Whether its keys are."""
+
+
+def _jagged(workload: Workload) -> list[_Jagged]:
+    """The layers that work on histories."""
     sizes = dict(zip((layer.name for layer in workload.layers), layer_sizes(workload), strict=True))
     found = []
     for history in histories(workload):
+        long = {history.layer}
         for layer in (layer for layer in workload.layers if layer.name in history.linear):
-            size, pairs = sizes[layer.name], DenseSize()
-            if layer.name in history.pairs:
-                pairs = DenseSize(macs_within_samples=size.macs_within_samples)
-                pairs = pairs if size.recomputed is None else replace(pairs, recomputed=pairs)
-                again = size.recomputed and replace(size.recomputed, macs_within_samples=0)
-                size = replace(size, macs_within_samples=0, recomputed=again)
-            found.append((history.layer, layer.name, size, pairs))
+            size = sizes[layer.name]
+            attention = tuple(each for each in size.within_samples if each.kernel == "attention")
+            rest = tuple(each for each in size.within_samples if each.kernel != "attention")
+            again = size.recomputed and replace(size.recomputed, within_samples=rest)
+            own = replace(size, within_samples=rest, recomputed=again)
+            ends = (layer.inputs[0] in long, layer.inputs[-1] in long)
+            found.append(_Jagged(history.layer, layer.name, own, attention, *ends))
+            if layer.output.squared_tokens is not None:
+                long.add(layer.name)
     return found
 
 
@@ -202,6 +243,45 @@ def _with_projections(sizes: dict[PartName, DenseSize], workload: Workload) -> d
     return {part: met[part] for part in order if part in met}
 
 
+def _within_sample_s(kind: RankKind, products: Sequence[Product], way: Pass) -> float:
+    """The products of one sample that have no weights, one way."""
+    small, seconds = kind.small_products, 0.0
+    for product in products:
+        sizes = (product.rows, product.inner, product.columns)
+        if product.kernel == "attention":
+            seconds += float(np.sum(_attention_s(kind, product, way, 1.0, 1.0, 1.0)))
+        elif product.kernel == "totals":
+            macs = PASSES[way] * product.macs
+            seconds += FORWARD_FLOPS_PER_MAC * macs / min(rate.flops_per_s for rate in small.full)
+        else:
+            each = [_product_s(small.batched, sizes, inner) for inner in SUMMED_WITHIN[way]]
+            seconds += product.count * sum(each)
+    return seconds
+
+
+def _product_s(rates: Sequence[ProductRate], sizes: Sequence[float], inner: int) -> float:
+    """One product of three sizes, of which it sums over the one at `inner`."""
+    taken = []
+    for rate in rates:
+        edges = [rate.inner_edge if at == inner else rate.edge for at in range(3)]
+        taken.append(math.prod(size + edge for size, edge in zip(sizes, edges, strict=True)) / rate.flops_per_s)
+    return FORWARD_FLOPS_PER_MAC * max(taken)
+
+
+def _attention_s(
+    kind: RankKind, product: Product, way: Pass, pairs: Floats | float, rows: Floats | float, columns: Floats | float
+) -> Floats:
+    """[W] seconds of a sample's attention one way, where pairs of tokens, queries and keys are so many times those of
+    the mean sample: a head takes (queries + edge) (keys + edge) (numbers + edge)."""
+    small = kind.small_products
+    taken = []
+    for rate in small.attention if way == "forward" else small.attention_gradients:
+        tokens = product.rows * product.columns * pairs + rate.edge**2
+        tokens = tokens + rate.edge * (product.rows * rows + product.columns * columns)
+        taken.append(np.asarray(tokens * (product.inner + rate.inner_edge) / rate.flops_per_s))
+    return np.asarray(product.count * FORWARD_FLOPS_PER_MAC * np.max(taken, axis=0))
+
+
 def _products_s(kind: RankKind, products: Sequence[LayerProduct], samples: Floats, way: Pass) -> Floats:
     """[W] the matrix products of layers, one way, on a kind of rank: each sums over one of the sizes of its layer,
     which has the inner edge of a rate; the two others have the outer one."""
@@ -210,7 +290,7 @@ def _products_s(kind: RankKind, products: Sequence[LayerProduct], samples: Float
         sizes = np.stack(np.broadcast_arrays(samples * product.rows, product.inputs, product.outputs))  # [3, W]
         for inner in SUMMED[way]:
             taken = []
-            for rate in kind.products:
+            for rate in kind.products if product.is_aligned else kind.small_products.unaligned:
                 edges = np.where(np.arange(3) == inner, rate.inner_edge, rate.edge)
                 taken.append(np.prod(sizes + edges[:, None], axis=0) / rate.flops_per_s)
             seconds += product.count * FORWARD_FLOPS_PER_MAC * np.max(taken, axis=0)

@@ -157,6 +157,6 @@ def _shared(unit: DenseUnit, ranks: int) -> DenseSize:
         outputs, written = outputs / ranks, written / ranks
     else:
         inputs, read = inputs / ranks, read / ranks
-    product = LayerProduct(inputs, outputs, layer.rows * ranks)
-    own = DenseSize(size.macs, size.parameters, read + written, (product,), 0, read, written)
+    product = LayerProduct(inputs, outputs, layer.rows * ranks, is_aligned=layer.is_aligned)
+    own = DenseSize(size.macs, size.parameters, read + written, (product,), (), read, written)
     return own if size.recomputed is None else replace(own, recomputed=own)

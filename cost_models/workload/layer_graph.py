@@ -27,6 +27,12 @@ class SizedLayer:
     """Sizes of its biases, scales and shifts."""
     activation_elements: float = 0
     """Numbers that it reads and writes."""
+    uncrossed: float = 0
+    """How many of these no kernel beside its products reads or writes."""
+    picked: float = 0
+    """Pairs of dots that it picks."""
+    norm_rows: float = 0
+    """Vectors that it norms."""
     needs_vectors: bool = False
     """Whether it reads vectors of tables, itself or through others."""
     stated: str = ""
@@ -138,6 +144,9 @@ class _Builder:
                 sizes.products,
                 sizes.vectors,
                 sizes.activation_elements,
+                sizes.uncrossed,
+                sizes.picked,
+                sizes.norm_rows,
                 needs_vectors=any(each.needs_vectors for each in self.done if each.name in layer.inputs),
                 stated=str(stated.name),
                 block=block_of(stated, str(layer.name)),
@@ -148,7 +157,7 @@ class _Builder:
         if name == NUMERICAL:
             if not self.numerical:
                 raise ConflictError("needs numerical_features, how many there are", "inputs")
-            return Shape(1, self.numerical)
+            return Shape(1, self.numerical, is_aligned=self.numerical % 2 == 0)
         return next(each.output for each in self.done if each.name == name)
 
     def _vectors_of(self, layer: Layer) -> Shape:

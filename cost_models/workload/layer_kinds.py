@@ -2,9 +2,10 @@
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
-from cost_models.workload.layers import Layer
+from cost_models.workload.layers import NUMERICAL, Layer
 from topologies.errors import ConflictError
 
 
@@ -16,6 +17,9 @@ class Shape:
     width: int
     squared_tokens: float | None = None
     """The mean of their squared number, where it varies from sample to sample. Unset: it does not."""
+    is_aligned: bool = field(default=True, compare=False)
+    """Whether what is joined with it begins at multiples of 16 bytes: pairs of dots and an odd number of numerical
+    features shift it."""
 
     @property
     def numbers(self) -> float:
@@ -28,6 +32,11 @@ class Shape:
         return self.squared_tokens is None and float(self.tokens).is_integer()
 
 
+Kernel = Literal["layer", "batched", "attention", "totals"]
+"""What computes a product: one product of all samples by weights; one of each sample, all in a kernel; a fused kernel
+of scores and weighted values, `rows` of queries and `columns` of keys, `inner` of each; nothing that is known."""
+
+
 @dataclass(frozen=True)
 class Product:
     """A matrix product of a sample's forward pass: `rows` x `inner` by `inner` x `columns`, on the mean."""
@@ -35,13 +44,31 @@ class Product:
     rows: float
     inner: float
     columns: float
-    has_weights: bool = True
-    """Whether the second matrix is weights; False where both come from the sample."""
+    kernel: Kernel = "layer"
+    count: float = 1.0
+    """How many such products there are."""
+    is_aligned: bool = True
+    """Of a layer: whether its rows begin at multiples of 16 bytes, as fast kernels ask."""
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether the second matrix is weights; else both come from the sample."""
+        return self.kernel == "layer"
 
     @property
     def macs(self) -> float:
         """Multiply-accumulates."""
-        return self.rows * self.inner * self.columns
+        return self.count * self.rows * self.inner * self.columns
+
+    @property
+    def read(self) -> float:
+        """Numbers of the sample that go into it, weights aside."""
+        return self.count * self.inner * (self.rows if self.has_weights else self.rows + self.columns)
+
+    @property
+    def made(self) -> float:
+        """Numbers that come out of it; scores stay in their kernel."""
+        return self.count * self.rows * (self.inner / 2 if self.kernel == "attention" else self.columns)
 
     @property
     def weights(self) -> int:
@@ -58,6 +85,18 @@ class LayerSizes:
     vectors: tuple[int, ...] = ()
     """Sizes of the biases, scales and shifts."""
     activation_elements: float = 0
+    uncrossed: float = 0
+    """How many of these no kernel beside its products reads or writes."""
+    picked: float = 0
+    """Pairs of dots that are picked."""
+    norm_rows: float = 0
+    """Vectors that are normed, each by itself."""
+
+
+def _are_aligned(layer: Layer, inputs: Sequence[Shape]) -> bool:
+    """Whether what a layer reads as one vector is. A few numerical features by themselves count as such: layers of 13
+    are among those that edges of products were fitted to."""
+    return layer.inputs == (NUMERICAL,) or all(shape.is_aligned for shape in inputs)
 
 
 def _one_vector(inputs: Sequence[Shape]) -> Shape:
@@ -92,7 +131,7 @@ def fixed_tokens(inputs: Sequence[Shape]) -> Shape:
 def _linear(layer: Layer, inputs: Sequence[Shape]) -> LayerSizes:
     read = tokens_of(inputs) if layer.per == "token" else _one_vector(inputs)
     output = Shape(read.tokens, layer.out or 0, read.squared_tokens)
-    product = Product(read.tokens, read.width, output.width)
+    product = Product(read.tokens, read.width, output.width, is_aligned=_are_aligned(layer, inputs))
     return LayerSizes(output, (product,), (output.width,) * layer.bias, read.numbers + output.numbers)
 
 
@@ -100,7 +139,8 @@ def _cross(layer: Layer, inputs: Sequence[Shape]) -> LayerSizes:
     """Each: two products, of which the first may have a bias and the second has one, and one by the first layer's
     input, number by number."""
     read, rank = _one_vector(inputs), layer.rank or 0
-    products = (Product(1, read.width, rank), Product(1, rank, read.width)) * layer.count
+    down = Product(1, read.width, rank, is_aligned=_are_aligned(layer, inputs))
+    products = (down, replace(down, inner=rank, columns=read.width)) * layer.count
     return LayerSizes(
         read,
         products,
@@ -113,8 +153,10 @@ def _dot(_: Layer, inputs: Sequence[Shape]) -> LayerSizes:
     """All n x n pairs of the n vectors are multiplied; n(n-1)/2 are kept."""
     read = fixed_tokens(inputs)
     count = round(read.tokens)
-    product = Product(count, read.width, count, has_weights=False)
-    return LayerSizes(Shape(1, count * (count - 1) // 2), (product,), (), read.numbers + count * count)
+    product = Product(count, read.width, count, "batched")
+    pairs = count * (count - 1) // 2
+    output = Shape(1, pairs, is_aligned=False)
+    return LayerSizes(output, (product,), (), read.numbers + count * count, picked=pairs)
 
 
 def _compress(layer: Layer, inputs: Sequence[Shape]) -> LayerSizes:
@@ -132,12 +174,12 @@ def _fm(layer: Layer, inputs: Sequence[Shape]) -> LayerSizes:
     mlp = [Product(1, i, o) for i, o in itertools.pairwise(widths)]
     products = (
         Product(read.width, read.tokens, rank),
-        Product(read.tokens, read.width, rank, has_weights=False),
+        Product(read.tokens, read.width, rank, "batched"),
         *mlp,
     )
     projected = rank * read.width
     moved = 2 * read.numbers + 2 * projected + 3 * pairs + sum(p.inner + p.columns for p in mlp)
-    return LayerSizes(Shape(vectors, read.width), products, (pairs, *widths), moved)
+    return LayerSizes(Shape(vectors, read.width), products, (pairs, *widths), moved, norm_rows=1)
 
 
 def _attention(layer: Layer, inputs: Sequence[Shape]) -> LayerSizes:
@@ -154,23 +196,22 @@ def _attention(layer: Layer, inputs: Sequence[Shape]) -> LayerSizes:
     pairs = itself if len(inputs) == 1 else queries.tokens * seen.tokens
     share = 0.5 if layer.causal else 1.0
     looked_at = pairs / queries.tokens * share if queries.tokens else 0.0
-    rows = heads * queries.tokens
     products = (
         Product(queries.tokens, queries.width, wide),
         Product(seen.tokens, seen.width, narrow),
         Product(seen.tokens, seen.width, narrow),
-        Product(rows, head_dim, looked_at, has_weights=False),
-        Product(rows, looked_at, head_dim, has_weights=False),
+        Product(queries.tokens, head_dim, looked_at, "attention", 2 * heads),
         Product(queries.tokens, wide, queries.width),
     )
     moved = queries.tokens * (2 * queries.width + 4 * wide) + seen.tokens * (2 * seen.width + 4 * narrow)
     biases = (wide, narrow, narrow, queries.width) * layer.bias
-    return LayerSizes(queries, products, biases, moved)
+    within_kernel = 2 * (queries.tokens * wide + seen.tokens * narrow)  # what the fused kernel's own time is of
+    return LayerSizes(queries, products, biases, moved, within_kernel)
 
 
 def _norm(_: Layer, inputs: Sequence[Shape]) -> LayerSizes:
     read = tokens_of(inputs)
-    return LayerSizes(read, (), 2 * (read.width,), 2 * read.numbers)
+    return LayerSizes(read, (), 2 * (read.width,), 2 * read.numbers, norm_rows=read.tokens)
 
 
 def _pool(layer: Layer, inputs: Sequence[Shape]) -> LayerSizes:
@@ -185,16 +226,18 @@ def _pool(layer: Layer, inputs: Sequence[Shape]) -> LayerSizes:
 
 
 def _add(_: Layer, inputs: Sequence[Shape]) -> LayerSizes:
+    """Sums go forward only, and gradients of what is read twice are summed once: two of six passes."""
     if len({(shape.tokens, shape.width) for shape in inputs}) > 1:
         shown = ", ".join(f"{shape.tokens:g} x {shape.width}" for shape in inputs)
         raise ConflictError(f"cannot be added: they have {shown} numbers", "inputs")
-    return LayerSizes(inputs[0], (), (), (len(inputs) + 1) * inputs[0].numbers)
+    read_and_written = (len(inputs) + 1) * inputs[0].numbers
+    return LayerSizes(inputs[0], (), (), read_and_written, read_and_written * 2 / 3)
 
 
 def _other(layer: Layer, inputs: Sequence[Shape]) -> LayerSizes:
-    """Its totals. Its products count at the full rate, like those of which both matrices come from the sample."""
+    """Its totals. Its products, of which no sizes are known, count at the full rate."""
     output = Shape(layer.vectors or 1, layer.out or 0)
-    products = (Product(1, layer.macs, 1, has_weights=False),) if layer.macs else ()
+    products = (Product(1, layer.macs, 1, "totals"),) if layer.macs else ()
     vectors = (layer.parameters,) if layer.parameters else ()
     return LayerSizes(output, products, vectors, sum(shape.numbers for shape in inputs) + output.numbers)
 
