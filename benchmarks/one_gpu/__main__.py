@@ -1,13 +1,15 @@
-"""`python -m benchmarks.one_gpu`: what an H100 took, beside what the cost model says; and the law of products, fitted.
+"""`python -m benchmarks.one_gpu`: what an H100 took, beside what the cost model says; and laws of products, fitted.
 
 Predictions are those of the shipped coefficients. The rows were measured by `measure.py`.
 """
 
-from pathlib import Path
+from collections.abc import Callable
 
 import numpy as np
 import pandas as pd
 
+from benchmarks.one_gpu import laws
+from benchmarks.one_gpu.laws import DEVICE, FOLDER, LARGE_S, off
 from benchmarks.one_gpu.models import device_seconds, one_h100, workload
 from cost_models.arithmetic import product_rates
 from cost_models.calibration.robust import Fit, fit
@@ -15,11 +17,7 @@ from cost_models.coefficients import device_coefficients, optimizer_coefficients
 from cost_models.dense import product_seconds
 from cost_models.shampoo import root_seconds
 
-FOLDER = Path(__file__).parent.parent / "data" / "measured_h100"
-DEVICE = "H100-SXM5-80GB"
 ON_UNITS = ("bf16", "fp16", "tf32", "fp8")
-LARGE_S = 20e-6
-"""Products that take longer say little of what a kernel costs however small it is."""
 
 
 def products() -> pd.DataFrame:
@@ -90,6 +88,51 @@ def _shown(title: str, rows: pd.DataFrame, by: list[str]) -> None:
     print(f"\n{title}\n{table.round(3).to_string()}")
 
 
+def left_out() -> pd.DataFrame:
+    """Errors of the laws of small products on what their fits had not seen: each of two formats by the other one, dots
+    of 27 vectors by others, a number of numbers a head, and short or long histories."""
+    found = []
+
+    def add(law: str, name: str, part: pd.DataFrame, rows: pd.DataFrame, seconds: Callable[..., np.ndarray]) -> None:
+        fitted = laws.fitted_batched if law == "batched" else laws.fitted_attention
+        errors = off(seconds(part, dict(fitted(rows.drop(part.index)).values)), part.seconds.to_numpy())
+        found.append((law, name, len(part), np.median(errors), np.quantile(errors, 0.9)))
+
+    for name, formats in laws.FORMATS.items():
+        rows = laws.batched(formats)
+        parts = {f"{name}, {each}": rows[rows.dtype == each] for each in formats if len(formats) > 1}
+        parts |= {f"{name}, 27 vectors": rows[rows.m == 27], f"{name}, 64 rows": rows[rows.m == 64]}
+        for of, part in parts.items():
+            add("batched", of, part, rows, laws.batched_seconds)
+    for name, formats in laws.ATTENTION_FORMATS.items():
+        rows = laws.attention(formats)
+        parts = {f"{name}, {each}": rows[rows.dtype == each] for each in formats}
+        parts |= {f"{name}, {size} numbers a head": rows[rows.head_dim == size] for size in (32, 64, 128)}
+        parts |= {f"{name}, up to 40 tokens": rows[rows.length <= 40]}
+        for of, part in parts.items():
+            add("attention", of, part, rows, laws.attention_seconds)
+    return pd.DataFrame(found, columns=["law", "left out", "rows", "median", "nine in ten"])
+
+
+def _small_products() -> None:
+    print("\nbatched products and attention: rates, edges; errors, and those on what was left out")
+    for name, formats in laws.FORMATS.items():
+        rows = laws.batched(formats)
+        _told(name, fit := laws.fitted_batched(rows), laws.batched_seconds(rows, dict(fit.values)), rows)
+    for name, formats in laws.ATTENTION_FORMATS.items():
+        rows = laws.attention(formats)
+        _told(name, fit := laws.fitted_attention(rows), laws.attention_seconds(rows, dict(fit.values)), rows)
+    print(left_out().round(3).to_string(index=False))
+    print("\nodd numbers of columns: times that products of layers take longer")
+    print(laws.unaligned().groupby("dtype").times.describe()[["count", "25%", "50%", "75%"]].round(2).to_string())
+
+
+def _told(name: str, fit: Fit, predicted: np.ndarray, rows: pd.DataFrame) -> None:
+    errors = off(predicted, rows.seconds.to_numpy())
+    values = ", ".join(f"{key} {value:.4g} ± {fit.uncertainty[key]:.0%}" for key, value in fit.values.items())
+    print(f"  {name}: {values}; median {np.median(errors):.1%}, nine in ten {np.quantile(errors, 0.9):.0%}")
+
+
 def main() -> None:
     print("products: share of the peak, edges, seconds of a kernel; errors")
     for dtype in ON_UNITS:
@@ -101,6 +144,7 @@ def main() -> None:
         print(f"  {dtype}: {values}; median {np.median(off):.1%}, nine in ten {np.quantile(off, 0.9):.0%}")
     rows = products()
     _shown("products of 20 us and more", rows[rows.seconds >= LARGE_S], ["dtype"])
+    _small_products()
     seen = passes()
     of_device = seen[seen["mode"] == "graph"]
     _shown("dense parts on the device (captured)", of_device, ["dtype", "model"])

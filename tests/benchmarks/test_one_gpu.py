@@ -1,10 +1,12 @@
 """What an H100 took, beside what the shipped coefficients say."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from benchmarks.one_gpu.__main__ import DEVICE, LARGE_S, ON_UNITS, fitted_products, passes, products, roots
-from cost_models.coefficients import device_coefficients
+from benchmarks.one_gpu import laws
+from benchmarks.one_gpu.__main__ import DEVICE, LARGE_S, ON_UNITS, fitted_products, left_out, passes, products, roots
+from cost_models.coefficients import device_coefficients, software_coefficients
 
 
 @pytest.mark.parametrize("dtype", ON_UNITS)
@@ -29,26 +31,29 @@ def test_large_products_are_within_a_sixth_at_the_median() -> None:
 def test_dense_parts_are_within_an_eighth_where_kernels_are_long() -> None:
     """In fp32 and tf32 from 8,192 samples on: what they do beyond products is counted, and fitted to none of them.
 
-    Dots of vectors are not among them: the gradient of the pairs that are picked takes longer than anything counted.
-    """
+    Dots of vectors within a sixth; norms and sums of tokens take as long by number as in bf16, so that they are a sixth
+    too long here and too short there."""
     rows = passes()
     rows = rows[(rows["mode"] == "graph") & (rows.batch >= 8192) & rows.dtype.isin(["fp32", "tf32"])]
     ratio = (rows.predicted_s / rows.seconds).groupby(rows.model)
-    for model in ("mlp", "dcn", "wukong", "attention"):
+    for model in ("mlp", "dcn"):
         assert ratio.get_group(model).between(0.92, 1.125).all(), model
     for model in ("dlrm", "dlrm_of_pairs"):
-        assert (ratio.get_group(model) < 0.9).all(), model
+        assert ratio.get_group(model).between(0.85, 1.0).all(), model
+    for model in ("wukong", "attention"):
+        assert ratio.get_group(model).between(1.1, 1.23).all(), model
 
 
 def test_layers_in_bf16_are_within_a_sixth_without_norms() -> None:
-    """From 8,192 samples on; where each sample has products and norms of its own, a third is missing."""
+    """From 8,192 samples on; those whose samples have products and norms of their own within a fifth."""
     rows = passes()
     rows = rows[(rows.dtype == "bf16 weights") & (rows.batch >= 8192)]
     ratio = (rows.predicted_s / rows.seconds).groupby(rows.model)
     for model in ("mlp", "dcn"):
         assert ratio.get_group(model).between(0.92, 1.16).all(), model
-    for model in ("wukong", "attention"):
-        assert ratio.get_group(model).between(0.65, 0.8).all(), model
+    for model in ("wukong", "attention", "dlrm_of_pairs"):
+        assert ratio.get_group(model).between(0.8, 1.0).all(), model
+    assert ratio.get_group("dlrm").between(0.65, 0.85).all()
 
 
 def test_an_eager_dense_part_hides_its_host_behind_the_device() -> None:
@@ -68,3 +73,56 @@ def test_inverse_roots_take_at_most_two_thirds_more_or_less() -> None:
     ratio = rows.predicted_s / rows.seconds
     assert ratio.between(0.6, 1.65).all()
     assert np.median(np.abs(np.log(ratio))) < 0.2
+
+
+@pytest.mark.parametrize(("name", "dtype"), [("16 bits", "bf16"), ("tf32", "tf32"), ("fp32", "fp32")])
+def test_the_shipped_law_of_batched_products_is_the_fit(name: str, dtype: str) -> None:
+    """FLOPs in the time of a byte, and both edges; formats of 16 bits have one law."""
+    rows, device = laws.batched(laws.FORMATS[name]), device_coefficients(DEVICE)
+    found = laws.fitted_batched(rows)
+    names = {"flops_per_byte": "batched_flops_per_byte", "edge": "batched_edge", "inner_edge": "batched_inner_edge"}
+    for key, coefficient in names.items():
+        assert getattr(device, coefficient).by_dtype[dtype] == pytest.approx(found.values[key], rel=0.005)
+    assert np.median(laws.off(laws.batched_seconds(rows, dict(found.values)), rows.seconds.to_numpy())) < 0.2
+
+
+@pytest.mark.parametrize(("name", "dtype"), [("16 bits", "bf16"), ("32 bits", "fp32")])
+def test_the_shipped_law_of_attention_is_the_fit(name: str, dtype: str) -> None:
+    """Shares of the peak both ways, and both edges."""
+    rows, device = laws.attention(laws.ATTENTION_FORMATS[name]), device_coefficients(DEVICE)
+    found = laws.fitted_attention(rows)
+    names = {"forward": "utilization", "backward": "gradient_utilization", "edge": "edge", "inner_edge": "inner_edge"}
+    for key, end in names.items():
+        assert getattr(device, f"attention_{end}").by_dtype[dtype] == pytest.approx(found.values[key], rel=0.005)
+    assert np.median(laws.off(laws.attention_seconds(rows, dict(found.values)), rows.seconds.to_numpy())) < 0.25
+
+
+def test_laws_of_small_products_hold_of_what_they_were_not_fitted_to() -> None:
+    """Each of two formats by the other, dots of 27 vectors and products of 64 rows by others: within 22 % at the
+    median; attention of one number of numbers a head by the others within 26 % in 16 bits."""
+    found = left_out().set_index("left out")
+    assert (found[found.law == "batched"]["median"] < 0.22).all()
+    sizes = [f"16 bits, {size} numbers a head" for size in (32, 64, 128)]
+    assert (found.loc[["16 bits, bf16", "16 bits, fp16", *sizes]]["median"] < 0.26).all()
+
+
+def test_odd_numbers_of_columns_take_as_many_times_longer() -> None:
+    """The median of each format; in fp32 a quarter, which is not counted."""
+    slowdown = device_coefficients(DEVICE).unaligned_slowdown
+    assert slowdown is not None
+    times = laws.unaligned().groupby("dtype").times.median()
+    for dtype, shipped in slowdown.by_dtype.items():
+        assert shipped == pytest.approx(times[dtype], rel=0.02)
+    assert times["fp32"] < 1.3
+
+
+def test_gradients_of_picked_pairs_take_their_bytes() -> None:
+    """From a million pairs on, by two lists, within a sixth in both formats; by one list of places a tenth of it."""
+    rows = pd.read_csv(laws.FOLDER / "picked.csv")
+    rows["pairs"] = rows.batch * rows.vectors * (rows.vectors - 1) / 2
+    rows = rows[rows.pairs >= 2**20]
+    per_pair = software_coefficients("torchrec").picked_gradient_bytes
+    assert per_pair is not None
+    bytes_of = rows.backward_s / rows.pairs * laws.one_h100().nodes[0].accelerators.hbm.bandwidth
+    assert bytes_of[rows.way == "lists"].between(per_pair.value / 1.17, per_pair.value * 1.17).all()
+    assert (bytes_of[rows.way == "places"] < per_pair.value / 10).all()

@@ -1,0 +1,134 @@
+"""Products that are no large ones: within samples, and of rows that fast kernels do not take."""
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cost_models.arithmetic import ProductRate
+from cost_models.coefficients import software_coefficients
+from cost_models.dense import dense_seconds, product_seconds, within_sample_seconds
+from cost_models.dense_size import dense_size
+from cost_models.kinds import RankKind, rank_kinds
+from cost_models.simulator.dense_part import DenseKernels
+from cost_models.simulator.engine import Engine
+from cost_models.simulator.network import SimulatedNetwork
+from cost_models.simulator.program import Streams
+from cost_models.small_products import SmallRates
+from cost_models.workload import Workload
+from cost_models.workload.layer_kinds import Product
+from tests.oracles.instances import workload
+from topologies import load_topology
+
+GPUS = ("dgx-h100", "dgx-a100-80", "dgx1-v100", "l40-8", "t4-8", "hgx-b200", "mi300x-8")
+VECTORS: list[dict[str, Any]] = [{"name": f"t{i}", "rows": 100, "dim": 16} for i in range(6)]
+
+
+def kind_of(cluster: str, dtype: str, software: str = "torchrec") -> RankKind:
+    dense = {"top_mlp": [1], "dtype": dtype}
+    return rank_kinds(load_topology(cluster), workload(VECTORS, dense=dense, software=software))[0]
+
+
+@pytest.mark.parametrize("cluster", GPUS)
+def test_a_narrower_format_is_never_slower(cluster: str) -> None:
+    """Whatever the sizes: batched products, attention both ways, and layers whose rows fast kernels do not take."""
+    sizes = list(itertools.product((1, 8, 27, 64, 512, 8192), repeat=3))
+    laws: dict[str, list[list[float]]] = {}
+    for dtype in ("fp16", "tf32", "fp32"):
+        small = kind_of(cluster, dtype).small_products
+        for name in ("batched", "attention", "attention_gradients", "unaligned"):
+            laws.setdefault(name, []).append([product_seconds(getattr(small, name), *each) for each in sizes])
+    for name, by_dtype in laws.items():
+        narrow, tf32, wide = map(np.array, by_dtype)
+        assert (narrow <= tf32).all(), name
+        assert (tf32 <= wide).all(), name
+
+
+@pytest.mark.parametrize("cluster", ["dgx-h100", "dgx-a100-80"])
+@pytest.mark.parametrize("software", ["hugectr", "distributed-embeddings"])
+def test_steps_that_rates_were_fitted_to_keep_the_full_rate(cluster: str, software: str) -> None:
+    """Of products of HugeCTR and distributed-embeddings, whatever their sizes; backward takes twice as long."""
+    kind = kind_of(cluster, "fp16", software)
+    assert kind.small_products == SmallRates.at(kind.products)
+    flops_per_s = min(rate.flops_per_s for rate in kind.products)
+    for kernel in ("batched", "attention", "totals"):
+        product = Product(27, 128, 20, kernel, 3)  # type: ignore[arg-type]
+        took = within_sample_seconds(kind.small_products, product, forward_only=False)
+        assert took == pytest.approx(6 * 27 * 128 * 20 / flops_per_s, rel=1e-12)
+
+
+def test_small_products_by_hand() -> None:
+    """A batched one with edges, three times in training; attention with its own, backward at its own rate."""
+    rates = SmallRates(
+        unaligned=(ProductRate(1e9),),
+        full=(ProductRate(8e9),),
+        batched=(ProductRate(4e9, 2, 3), ProductRate(1e12)),
+        attention=(ProductRate(2e9, 5, 7),),
+        attention_gradients=(ProductRate(1e9, 1, 0),),
+    )
+    dots, heads = Product(3, 16, 5, "batched"), Product(6, 8, 9, "attention", 4)
+    passes = (3 + 2) * (5 + 2) * (16 + 3), (3 + 2) * (16 + 2) * (5 + 3), (16 + 2) * (5 + 2) * (3 + 3)
+    assert within_sample_seconds(rates, dots, forward_only=True) == pytest.approx(2 * passes[0] / 4e9)
+    assert within_sample_seconds(rates, dots, forward_only=False) == pytest.approx(2 * sum(passes) / 4e9)
+    forward, backward = 2 * (6 + 5) * (9 + 5) * (8 + 7) / 2e9, 2 * (6 + 1) * (9 + 1) * 8 / 1e9
+    assert within_sample_seconds(rates, heads, forward_only=True) == pytest.approx(forward)
+    assert within_sample_seconds(rates, heads, forward_only=False) == pytest.approx(forward + backward)
+
+
+def test_which_layers_no_fast_kernel_takes() -> None:
+    """Those that read pairs of dots, or an odd number of numerical features beside other numbers."""
+
+    def aligned(numerical: int, layers: list[dict[str, Any]]) -> list[bool]:
+        graph = [{"kind": "embeddings", "name": "vectors", "tables": "t*"}, *layers]
+        asked = workload(VECTORS, dense={"numerical_features": numerical, "layers": graph})
+        return [each.is_aligned for each in dense_size(asked).products]
+
+    joined = {"kind": "linear", "inputs": ["vectors", "numerical"], "out": 4}
+    assert (aligned(13, [joined]), aligned(12, [joined])) == ([False], [True])
+    alone = [{"kind": "linear", "name": "low", "inputs": "numerical", "out": 16}]
+    dots = [{"kind": "dot", "name": "dots", "inputs": ["low", "vectors"]}, {"kind": "linear", "out": 3}]
+    assert aligned(13, [*alone, *dots, {"kind": "linear", "out": 1}]) == [True, False, True]
+    cross = {"kind": "cross", "inputs": ["vectors", "numerical"], "rank": 8, "count": 2}
+    assert aligned(13, [cross]) == [False] * 4
+
+
+MODELS: dict[str, dict[str, Any]] = {
+    "dots": {"numerical_features": 13, "bottom_mlp": [32, 16], "interaction": "dot", "top_mlp": [64, 1]},
+    "wukong": {
+        "layers": [
+            {"kind": "embeddings", "name": "vectors", "tables": "t*"},
+            {"kind": "wukong", "vectors": 4, "compressed": 3, "rank": 5, "sizes": [32], "count": 2},
+            {"kind": "linear", "out": 1},
+        ]
+    },
+    "attention": {
+        "layers": [
+            {"kind": "embeddings", "name": "vectors", "tables": "t*"},
+            {"kind": "attention_tower", "heads": 2, "head_dim": 8, "sizes": [32], "count": 2},
+            {"kind": "linear", "out": 1},
+        ]
+    },
+}
+
+
+@pytest.mark.parametrize("software", ["torchrec", "hugectr"])
+@pytest.mark.parametrize("dtype", ["bf16", "tf32", "fp32"])
+@pytest.mark.parametrize("name", list(MODELS))
+def test_simulated_layers_take_what_the_estimate_says(name: str, dtype: str, software: str) -> None:
+    """Each with its own formula, to the last digits; both passes, and inference."""
+    two_gpus = ["nodes.0.accelerators.count=2", "nodes.0.links.scale_out.count=2"]
+    cluster = load_topology("dgx-h100", overrides=two_gpus)
+    asked: Workload = workload(VECTORS, dense={**MODELS[name], "dtype": dtype}, software=software, global_batch=1024)
+    (kind,) = rank_kinds(cluster, asked)
+    coefficients = software_coefficients(software)
+    streams = Streams(2)
+    dense = DenseKernels(streams, SimulatedNetwork(cluster, (kind,)), asked, coefficients)
+    dense.forward([*dense.first, *dense.rest], 0, np.ones(2))
+    forward = Engine(streams.graph, np.zeros(0)).run().end.max()
+    dense.backward([*dense.first, *dense.rest], 0, np.ones(2))
+    both = Engine(streams.graph, np.zeros(0)).run().end.max()
+    passes = coefficients.activation_passes.value
+    expected = dense_seconds(asked, 512, kind, passes)
+    assert both == pytest.approx(expected.total_s, rel=1e-12)
+    assert forward == pytest.approx(expected.bottom_forward_s + expected.rest_forward_s, rel=1e-12)
