@@ -33,15 +33,7 @@ from cost_models.replication import Replication
 from cost_models.resources import DEVICE, Resource
 from cost_models.schedule import Schedule
 from cost_models.sharding_mix import mixing_seconds
-from cost_models.shards import (
-    IS_CACHED,
-    IS_STASHED,
-    MEMORY_HBM,
-    MEMORY_TIERS,
-    Blocks,
-    Floats,
-    Ints,
-)
+from cost_models.shards import IS_CACHED, IS_STASHED, MEMORY_HBM, MEMORY_TIERS, Blocks, Floats, Ints
 from cost_models.stages import VectorExchange
 from cost_models.stashing import stash_loads
 from cost_models.step_base import StepBase

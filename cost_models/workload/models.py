@@ -106,12 +106,8 @@ class Workload(Record):
         if not tables:
             raise ValueError("is empty; a workload has at least one table")
         seen: dict[str, int] = {}
-        twice = []
-        for index, table in enumerate(tables):
-            if table.name in seen:
-                twice.append(f"{table.name!r} (tables {seen[table.name]} and {index})")
-            seen.setdefault(table.name, index)
-        if twice:
+        at = [(table.name, index, seen.setdefault(table.name, index)) for index, table in enumerate(tables)]
+        if twice := [f"{name!r} (tables {first} and {index})" for name, index, first in at if first < index]:
             raise ValueError(f"table names must differ; these stand twice: {', '.join(twice[:5])}")
         return tables
 
