@@ -5,7 +5,7 @@ kernel works on those of all samples. Small ones wait for memory and for kernels
 the bandwidth of memory; fused attention computes more than it reads, so that its own goes with the peak.
 """
 
-from collections.abc import Mapping
+import math
 from dataclasses import dataclass, replace
 
 from cost_models.arithmetic import ProductRate, product_rates
@@ -39,13 +39,10 @@ class SmallRates:
         half = tuple(ProductRate(rate.flops_per_s / 2) for rate in full)
         return cls(rates, full, full, full, half)
 
-    @property
-    def without_edges(self) -> "SmallRates":
-        """The same of products that are large."""
-        parts: Mapping[str, Rates] = vars(self)
-        return SmallRates(
-            **{name: tuple(replace(r, edge=0.0, inner_edge=0.0) for r in rates) for name, rates in parts.items()}
-        )
+
+_AT_ONCE = (ProductRate(math.inf),)
+NO_TIME = SmallRates(_AT_ONCE, _AT_ONCE, _AT_ONCE, _AT_ONCE, _AT_ONCE)
+"""Of products that take none."""
 
 
 def small_rates(group: NodeGroup, wanted: str, device: DeviceCoefficients, *, alone: bool = True) -> SmallRates:

@@ -59,6 +59,7 @@ from cost_models.shards import (
     PlacedShards,
     state_memory,
 )
+from cost_models.small_products import NO_TIME
 from cost_models.step_costs import StepCosts
 from cost_models.step_evidence import link_inside, told_by_steps
 
@@ -92,6 +93,7 @@ _MEASURED_INSTEAD = {
     ("device", "activation_efficiency"): "stream_bytes_per_s",
     ("device", "flop_utilization"): "matmul_flops_per_s",
     ("device", "kernel_utilization"): "matmul_flops_per_s",
+    ("device", "batched_flops_per_byte"): "matmul_flops_per_s",
     ("device", "fp32_utilization"): "matmul_flops_per_s",
     ("software", "backward_passes"): "update_passes_per_lookup",
     ("software", "forward_launch_s"): "lookup_launch_s",
@@ -289,14 +291,19 @@ class _StageErrors:
         model, kind = self._model, self._model.kinds[self._kind]
         samples = model.batching.samples_per_rank
         flops = dense_seconds(model.workload, samples, kind, 0.0).total_s
-        large = tuple(replace(rate, edge=0.0, inner_edge=0.0) for rate in kind.products)
-        plain = replace(kind, products=large, small_products=kind.small_products.without_edges)
-        edges_s = flops - dense_seconds(model.workload, samples, plain, 0.0).total_s
+        of_layers = replace(kind, small_products=NO_TIME, picked_gradient_bytes=0.0, norm_row_bytes=0.0)
+        layers_s = dense_seconds(model.workload, samples, of_layers, 0.0).total_s
+        plain = replace(of_layers, products=tuple(replace(each, edge=0.0, inner_edge=0.0) for each in kind.products))
+        edges_s = layers_s - dense_seconds(model.workload, samples, plain, 0.0).total_s
         dtype, alone = model.workload.dense.dtype, not self._software.fits_products
         share, edge = "flop_utilization", "product_edge"
         if are_timed_alone(device_coefficients(self._device), dtype, alone=alone):
             share, edge = "kernel_utilization", "kernel_edge"
-        yield self._of("device", "fp32_utilization" if dtype == "fp32" else share, min(flops, seconds), {})
+        if flops > layers_s and not alone:  # small products at the rate of large ones
+            layers_s = flops
+        yield self._of("device", "fp32_utilization" if dtype == "fp32" else share, min(layers_s, seconds), {})
+        if flops > layers_s:
+            yield self._of("device", "batched_flops_per_byte", min(flops, seconds) - min(layers_s, seconds), {})
         if edges_s:
             yield self._of("device", edge, min(edges_s, seconds), {})
         if seconds > flops:

@@ -11,11 +11,14 @@ from cost_models.coefficients import software_coefficients
 from cost_models.dense import dense_seconds, product_seconds, within_sample_seconds
 from cost_models.dense_size import dense_size
 from cost_models.kinds import RankKind, rank_kinds
+from cost_models.shards import HBM, TABLE_WISE, Blocks, PlacedShards
 from cost_models.simulator.dense_part import DenseKernels
 from cost_models.simulator.engine import Engine
 from cost_models.simulator.network import SimulatedNetwork
 from cost_models.simulator.program import Streams
 from cost_models.small_products import SmallRates
+from cost_models.step import StepModel
+from cost_models.step_error_bars import stage_causes
 from cost_models.workload import Workload
 from cost_models.workload.layer_kinds import Product
 from tests.oracles.instances import workload
@@ -132,3 +135,21 @@ def test_simulated_layers_take_what_the_estimate_says(name: str, dtype: str, sof
     expected = dense_seconds(asked, 512, kind, passes)
     assert both == pytest.approx(expected.total_s, rel=1e-12)
     assert forward == pytest.approx(expected.bottom_forward_s + expected.rest_forward_s, rel=1e-12)
+
+
+@pytest.mark.parametrize(("software", "told"), [("torchrec", True), ("hugectr", False)])
+def test_error_bars_name_small_products(software: str, told: bool) -> None:
+    """Where a model has any, and the software's rates were not fitted to whole steps."""
+    one_gpu = ["nodes.0.accelerators.count=1", "nodes.0.links.scale_out.count=1"]
+    links = "nodes.0.links.pcie.accelerators_per_switch=1"
+    cluster = load_topology("dgx-a100-80", overrides=[*one_gpu, links])
+    for name, expected in ((MODELS["dots"], told), ({"numerical_features": 12, "top_mlp": [64, 1]}, False)):
+        dense = {**name, "interaction": name.get("interaction", "concat")}
+        asked = workload(VECTORS, dense=dense, software=software, global_batch=2**16)
+        model = StepModel(cluster, asked)
+        blocks = Blocks(np.arange(6), np.full(6, TABLE_WISE), np.full(6, HBM), np.full(6, 16), np.zeros(6))
+        placed = PlacedShards(blocks, np.zeros(6, dtype=int), model.tables.rows, np.ones(6, dtype=bool))
+        evaluation = model.evaluate(placed)
+        stage = model.stages.index("dense")
+        causes = {each.name for each in stage_causes(model, placed, evaluation, stage)}
+        assert any("batched" in each for each in causes) == expected, (software, causes)
