@@ -97,5 +97,5 @@ def _by_length(
         return within_sample_seconds(rates, own, forward_only=forward_only)
 
     none_s, mean_s, twice_s = seconds(0), seconds(1), seconds(2)
-    square_s = (twice_s - 2 * mean_s + none_s) / 2
+    square_s = (twice_s - 2 * mean_s + none_s) / 2 if rows and columns else 0.0
     return mean_s - none_s - square_s, square_s

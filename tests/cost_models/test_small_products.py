@@ -1,6 +1,7 @@
 """Products that are no large ones: within samples, and of rows that fast kernels do not take."""
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,9 @@ from cost_models.coefficients import software_coefficients
 from cost_models.dense import dense_seconds, product_seconds, within_sample_seconds
 from cost_models.dense_size import dense_size
 from cost_models.kinds import RankKind, rank_kinds
+from cost_models.length_imbalance import _by_length, work_seconds
 from cost_models.shards import HBM, TABLE_WISE, Blocks, PlacedShards
-from cost_models.simulator.dense_part import DenseKernels
+from cost_models.simulator.dense_part import DenseKernels, _attention_s
 from cost_models.simulator.engine import Engine
 from cost_models.simulator.network import SimulatedNetwork
 from cost_models.simulator.program import Streams
@@ -20,6 +22,7 @@ from cost_models.small_products import SmallRates
 from cost_models.step import StepModel
 from cost_models.step_error_bars import stage_causes
 from cost_models.workload import Workload
+from cost_models.workload.histories import histories
 from cost_models.workload.layer_kinds import Product
 from tests.oracles.instances import workload
 from topologies import load_topology
@@ -153,3 +156,38 @@ def test_error_bars_name_small_products(software: str, told: bool) -> None:
         stage = model.stages.index("dense")
         causes = {each.name for each in stage_causes(model, placed, evaluation, stage)}
         assert any("batched" in each for each in causes) == expected, (software, causes)
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "fp32"])
+@pytest.mark.parametrize("layer", ["itself", "query"])
+def test_attention_of_longer_histories(layer: str, dtype: str) -> None:
+    """What goes with lengths and with their squares adds up to what longer histories take, of attention over itself
+    and of one query over all; the simulator's own formula says the same."""
+    table = {"name": "h", "rows": 100, "dim": 32, "pooling_factor": 200, "pooling_std": 50, "pooled": False}
+    kind = kind_of("dgx-h100", dtype)
+    reads = {"itself": ["places"], "query": ["query", "places"]}[layer]
+    graph = [
+        {"kind": "embeddings", "name": "places", "tables": "h"},
+        {"kind": "pool", "name": "query", "inputs": "places"},
+        {"kind": "attention", "name": "looks", "inputs": reads, "heads": 2, "head_dim": 16},
+        {"kind": "pool", "name": "seen", "inputs": "looks"},
+        {"kind": "linear", "inputs": ["seen", "query"], "out": 1},
+    ]
+    asked = workload([table], dense={"layers": graph, "dtype": dtype})
+    (product,) = (each for each in dense_size(asked).within_samples if each.kernel == "attention")
+    rows = layer == "itself"
+    for times, only in itertools.product((0.5, 1.0, 2.5), (True, False)):
+        linear, square = _by_length(kind.small_products, product, rows=rows, columns=True, forward_only=only)
+        longer = replace(product, rows=product.rows * (times if rows else 1), columns=product.columns * times)
+        longer_s, mean_s = (
+            within_sample_seconds(kind.small_products, each, forward_only=only) for each in (longer, product)
+        )
+        assert longer_s - mean_s == pytest.approx(linear * (times - 1) + square * (times**2 - 1), rel=1e-9, abs=1e-18)
+        own = times**2 if rows else times, times if rows else 1.0, times
+        ways = ("forward",) if only else ("forward", "backward")
+        simulated = sum(float(_attention_s(kind, product, way, *own)) for way in ways)  # type: ignore[arg-type]
+        assert simulated == pytest.approx(product.count * longer_s, rel=1e-12)
+    (history,) = histories(asked)
+    tokens_s, pairs_s = work_seconds(asked, history, kind, 64, 0.0)
+    assert tokens_s > 0
+    assert (pairs_s > 0) == (layer == "itself")
