@@ -26,8 +26,7 @@ class _Loader(yaml.CSafeLoader):
 def _construct_mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
     first: dict[str, yaml.Node] = {}
     for key, _ in node.value:
-        if not isinstance(key, yaml.ScalarNode):
-            raise yaml.MarkedYAMLError(problem="a key must be a plain word", problem_mark=key.start_mark)
+        _expect_plain(key)
         if key.tag == "tag:yaml.org,2002:merge":
             continue
         if key.value in first:
@@ -36,7 +35,14 @@ def _construct_mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any
             raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
         first[key.value] = key
     loader.flatten_mapping(node)
+    for key, _ in node.value:
+        _expect_plain(key)  # one of a mapping that is merged in
     return {_key(loader, k): loader.construct_object(v, deep=True) for k, v in node.value}
+
+
+def _expect_plain(key: yaml.Node) -> None:
+    if not isinstance(key, yaml.ScalarNode):
+        raise yaml.MarkedYAMLError(problem="a key must be a plain word", problem_mark=key.start_mark)
 
 
 def _key(loader: _Loader, node: yaml.Node) -> Any:
@@ -86,6 +92,8 @@ def compose(text: str, source: str) -> tuple[yaml.Node | None, Any]:
 def _malformed(root: yaml.Node | None, source: str, error: Exception) -> InputError:
     """The fault of the first scalar whose value is none of its tag."""
     for node in _scalars(root):
+        if node.tag == "tag:yaml.org,2002:merge":  # a key that is no value
+            continue
         loader = _Loader("")
         try:
             loader.construct_object(node)

@@ -8,6 +8,7 @@ import pandas as pd
 
 from cost_models.calibration import kineto
 from cost_models.calibration.kernels import COLUMNS, NEEDED
+from cost_models.calibration.tables import as_numbers
 from cost_models.workload.formats import FORMATS
 from topologies.errors import Fault, InputError
 
@@ -57,7 +58,7 @@ def read_csv(path: Path, where: Mapping[str, str] | None = None) -> pd.DataFrame
     """
     try:
         rows = pd.read_csv(path)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, OverflowError) as error:
         raise InputError.at(str(path), f"cannot be read as CSV: {error}") from error
     rows["line"] = np.arange(len(rows)) + 2
     for column, value in (where or {}).items():
@@ -109,7 +110,7 @@ def _in_our_words(rows: pd.DataFrame) -> pd.DataFrame:
 
 def _numbers(rows: pd.DataFrame, name: str) -> "pd.Series[float]":
     """A column as numbers; NaN for what is none."""
-    return pd.to_numeric(rows[name], errors="coerce").astype(float)
+    return as_numbers(rows[name]).astype(float)
 
 
 def _faults(rows: pd.DataFrame, path: Path) -> list[Fault]:

@@ -125,14 +125,14 @@ def _lookup_shape(arguments: dict[str, Any]) -> dict[str, Any] | None:
     dims, concrete = arguments.get("Input Dims", []), arguments.get("Concrete Inputs", [])
     if not isinstance(dims, list) or not isinstance(concrete, list):
         return None
-    flat = [dim[0] if isinstance(dim, list) and len(dim) == 1 and isinstance(dim[0], int) else 0 for dim in dims]
+    flat = [dim[0] if isinstance(dim, list) and len(dim) == 1 and _is_length(dim[0]) else 0 for dim in dims]
     for i in range(len(flat) - 4):
         tables = flat[i]
         if tables < 1 or flat[i + 1] != tables + 1 or i + 2 >= len(concrete):
             continue
         try:
-            width = int(concrete[i + 2])
-        except (TypeError, ValueError):
+            width = float(int(concrete[i + 2]))
+        except (TypeError, ValueError, OverflowError):
             continue
         for j in range(i + 3, len(flat) - 1):
             ids, bags = flat[j], flat[j + 1]
@@ -140,6 +140,11 @@ def _lookup_shape(arguments: dict[str, Any]) -> dict[str, Any] | None:
                 pooling = max(ids / (bags - 1), 1e-9)
                 return {"dtype": "fp32", "lookups": ids, "dim": width / tables, "pooling": pooling}
     return None
+
+
+def _is_length(value: object) -> bool:
+    """Whether a tensor can be so long: whole numbers of 64 bits."""
+    return isinstance(value, int) and 0 <= value < 1 << 63
 
 
 def _kernels(path: Path) -> Iterator[tuple[Event, float]]:

@@ -171,6 +171,7 @@ def _read_parquet(path: Path, required: Sequence[str]) -> Document:
     source = str(path)
     try:
         table = parquet.ParquetFile(note(path)).read()
+        table.validate(full=True)  # text that is no UTF-8
     except OSError as error:
         cause = error.strerror or " ".join(str(error).split())
         raise InputError.at(source, f"cannot be read: {cause}") from None

@@ -94,7 +94,7 @@ def _frame(file: Path, rows: int | None = None) -> Any:
 
     try:
         frame = pd.read_parquet(file) if file.suffix == ".parquet" else _csv(file, rows)
-    except (*UNREADABLE, ValueError, pyarrow.ArrowException) as error:
+    except (*UNREADABLE, ValueError, OverflowError, pyarrow.ArrowException) as error:
         raise InputError.at(str(file), f"cannot be read: {' '.join(str(error).split())}") from None
     return frame
 
