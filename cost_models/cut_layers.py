@@ -1,15 +1,15 @@
-"""Layers whose work the ranks of a node share: what each rank computes of them, and what is called between layers.
+"""Layers whose work the ranks of a node share: which can be, and what is called between layers.
 
 What several layers read is brought to each by itself, before it works; its gradient goes back once it has worked.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 from cost_models.collective_calls import CollectiveCall
-from cost_models.dense_size import DenseSize
 from cost_models.dense_strategies import CUTS, DenseStrategy, Stage
 from cost_models.dense_units import DenseUnit
+from cost_models.shared_work import InsideCalls, Ring, inside_calls
 from cost_models.tensor_layouts import OWN_SAMPLES, Placed, layout_calls
 from cost_models.workload.checkpoints import is_checkpointed
 from cost_models.workload.dense_sharding import DenseStrategyWord, Held, LayerCut, LayerSharding
@@ -20,48 +20,21 @@ from topologies.cluster import Topology
 from topologies.errors import InputError
 
 STAGE_OF: dict[DenseStrategyWord, Stage] = {"replicate": 0, "zero1": 1, "zero2": 2, "fsdp": 3}
-CUT_KIND = "linear"
-"""Of the layers that can be cut by columns or rows: one matrix product with weights."""
+Uncut = str
+"""Why a layer is not cut so; empty where it is."""
+PER_TOKEN = ("attention", "linear", "norm", "add")
+"""Kinds of layers whose tokens can be cut: attention, and what works on each token by itself."""
 
 
 def strategy_of(held: Held, world: int, per_node: int) -> DenseStrategy:
     """How a layer is run on so many ranks, so many of them on each node."""
     cut_ranks = 1 if held.cut is None else per_node
-    ranks = world // cut_ranks if held.cut or held.over == "world" else min(per_node, world)
+    ranks = world if held.cut or held.over == "world" else min(per_node, world)
+    ranks //= cut_ranks if held.cuts_weights else 1
     cut = held.cut or "samples"
     if STAGE_OF[held.strategy] == 0 or ranks == 1:
         return DenseStrategy(cut, cut_ranks)
     return DenseStrategy(cut, cut_ranks, STAGE_OF[held.strategy], ranks)
-
-
-def size_on_rank(unit: DenseUnit, cut_ranks: int) -> DenseSize:
-    """What a rank computes of a unit, for each of its own samples: of a layer that is cut a part, for those of all that
-    share it. Parameters stay those of the whole."""
-    if unit.held.cut is None or cut_ranks == 1:
-        return unit.size
-    own = _cut_size(unit.size, unit.held.cut, cut_ranks)
-    return own if unit.size.recomputed is None else replace(own, recomputed=replace(own, recomputed=None))
-
-
-def _cut_size(size: DenseSize, cut: LayerCut, cut_ranks: int) -> DenseSize:
-    """A rank's part of a layer, but for what is computed again."""
-    (product,), others = size.products, cut_ranks - 1
-    rows = product.rows * cut_ranks
-    if cut == "columns":
-        whole = product.rows * product.inputs  # each rank has all inputs of all samples
-        return replace(
-            size,
-            products=(replace(product, outputs=product.outputs / cut_ranks, rows=rows),),
-            activation_elements=size.activation_elements + others * whole,
-            product_inputs=size.product_inputs + others * whole,
-        )
-    whole = product.rows * product.outputs  # and here addends of all outputs
-    return replace(
-        size,
-        products=(replace(product, inputs=product.inputs / cut_ranks, rows=rows),),
-        activation_elements=size.activation_elements + others * whole,
-        product_gradients=size.product_gradients + others * whole,
-    )
 
 
 @dataclass(frozen=True)
@@ -75,6 +48,8 @@ class UnitCalls:
     answer: tuple[CollectiveCall, ...] = ()
     """Of what nobody but the loss reads, and of its gradient, before it goes backward; then of what it reads once more,
     where it is computed again."""
+    ring: Ring | None = None
+    """What goes around while it works."""
 
     @property
     def backward(self) -> tuple[CollectiveCall, ...]:
@@ -118,7 +93,16 @@ class _Placing:
                         back.append(call)
             if layer.name not in self._read:
                 answer += self._brought(layer.name, self._placed(layer.name, writes=True), OWN_SAMPLES)
-        return UnitCalls(tuple(enter), tuple(back), (*answer, *again))
+        if unit.held.cut is None:
+            return UnitCalls(tuple(enter), tuple(back), (*answer, *again))
+        inside = self._inside(unit)
+        again += inside.forward * (unit.size.recomputed is not None)
+        return UnitCalls((*enter, *inside.forward), (*inside.backward, *back), (*answer, *again), inside.ring)
+
+    def _inside(self, unit: DenseUnit) -> InsideCalls:
+        """What is called inside a layer that is cut."""
+        (layer,), number_bytes = unit.layers, self._workload.dense.activation_bytes
+        return inside_calls(layer, unit.held, self._cut_ranks, self._samples, number_bytes)
 
     def _is_called_again(self, name: str, reader: SizedLayer) -> bool:
         """Whether a layer that is computed again calls for what it reads once more: its block keeps what comes from
@@ -167,16 +151,72 @@ def _why_not(rule: LayerSharding, matched: Sequence[SizedLayer], workload: Workl
         return f"{rule.cut}: nodes have different numbers of ranks, over which layers are cut; leave cut out"
     if ranks == {1}:
         return f"{rule.cut}: nodes have one rank each, and layers are cut over those of a node; leave cut out"
-    return next(filter(None, (why_uncut(layer, rule.cut, max(ranks)) for layer in matched)), "")
+    held = Held(cut=rule.cut, passes=rule.passes or "keys_and_values")
+    if rule.passes is not None and all(layer.kind != "attention" for layer in matched):
+        return f"{rule.passes}: {matched[0].name} is a layer {matched[0].kind}, and only attention passes; leave it out"
+    return next(filter(None, (why_uncut(layer, held, max(ranks)) for layer in matched)), "")
 
 
-def why_uncut(layer: SizedLayer, cut: LayerCut, ranks: int) -> str:
+def why_uncut(layer: SizedLayer, held: Held, ranks: int) -> Uncut:
     """Why a layer is not cut so over so many ranks; empty where it is."""
-    if layer.kind != CUT_KIND:
-        return f"{layer.name} is a layer {layer.kind}, and only linear ones are cut by {cut}; leave it out of match"
+    return "" if held.cut is None else WHY_UNCUT[held.cut](layer, held, ranks)
+
+
+def _of_product(layer: SizedLayer, held: Held, ranks: int) -> Uncut:
+    if layer.kind != "linear":
+        return f"{_what(layer)}, and only linear ones are cut by {held.cut}; leave it out of match"
     (product,) = layer.products
-    size = round(product.columns if cut == "columns" else product.inner)
-    if size % ranks:
-        what = "outputs" if cut == "columns" else "inputs"
-        return f"{layer.name} has {size:,} {what}, which {ranks} ranks do not share evenly; leave it out of match"
-    return ""
+    size, what = (product.columns, "outputs") if held.cut == "columns" else (product.inner, "inputs")
+    return _uneven(layer, size, what, ranks)
+
+
+def _what(layer: SizedLayer) -> str:
+    return f"{layer.name} is a layer {layer.kind}"
+
+
+def _of_heads(layer: SizedLayer, _: Held, ranks: int) -> Uncut:
+    if layer.kind != "attention":
+        return f"{_what(layer)}, and only attention is cut by heads; leave it out of match"
+    queries, keys, _values, scores, *_others = layer.products
+    heads = _uneven(layer, queries.columns / scores.inner, "heads", ranks)
+    return heads or _uneven(layer, keys.columns / scores.inner, "key-value heads", ranks)
+
+
+def _of_cross(layer: SizedLayer, held: Held, ranks: int) -> Uncut:
+    is_full = len(layer.products) == layer.count
+    if layer.kind != "cross" or is_full != (held.cut == "width"):
+        which = "full" if held.cut == "width" else "low-rank"
+        own = f"{layer.name} is {'full' if is_full else 'low-rank'}" if layer.kind == "cross" else _what(layer)
+        return f"{own}, and only {which} cross layers are cut by {held.cut}; leave it out of match"
+    return _uneven(layer, layer.products[0].columns, "columns" if is_full else "inner columns", ranks)
+
+
+def _of_tokens(layer: SizedLayer, held: Held, ranks: int) -> Uncut:
+    is_cut = layer.kind in PER_TOKEN and (layer.kind != "linear" or layer.products[0].rows != 1)
+    if not is_cut:
+        known = "attention, norm, add and linear layers per token"
+        return f"{_what(layer)}, and only {known} are cut by tokens; leave it out of match"
+    if layer.kind == "attention" and held.passes == "all_to_all" and (uneven := _of_heads(layer, held, ranks)):
+        return uneven
+    if not layer.output.has_fixed_length:
+        return ""
+    if layer.kind == "attention" and layer.products[3].columns < layer.products[1].rows:  # causal: both ends alike
+        return _uneven(layer, layer.output.tokens, "tokens", ranks, chunks=2)
+    return _uneven(layer, layer.output.tokens, "tokens", ranks)
+
+
+def _uneven(layer: SizedLayer, size: float, what: str, ranks: int, chunks: int = 1) -> Uncut:
+    if round(size) % (ranks * chunks) == 0:
+        return ""
+    how = f"in {chunks} chunks each" if chunks > 1 else "evenly"
+    return f"{layer.name} has {round(size):,} {what}, which {ranks} ranks do not share {how}; leave it out of match"
+
+
+WHY_UNCUT: dict[LayerCut, Callable[[SizedLayer, Held, int], Uncut]] = {
+    "columns": _of_product,
+    "rows": _of_product,
+    "heads": _of_heads,
+    "inner": _of_cross,
+    "width": _of_cross,
+    "tokens": _of_tokens,
+}

@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from cost_models.collective_calls import CollectiveCall, Phase
-from cost_models.cut_layers import UnitCalls, calls_of_units, expect_held_layers, size_on_rank, strategy_of
+from cost_models.cut_layers import UnitCalls, calls_of_units, expect_held_layers, strategy_of
 from cost_models.dense import DensePass, SumsEnd, optimizer_seconds, parameter_bytes, size_seconds
 from cost_models.dense_size import DenseSize, dense_size
 from cost_models.dense_strategies import DenseStrategy, NumberBytes, TrainedLayer, held_bytes, layer_calls
@@ -24,6 +24,7 @@ from cost_models.dense_units import DenseUnit, dense_units
 from cost_models.group_laws import GroupLaws
 from cost_models.kinds import RankKind
 from cost_models.shards import Floats
+from cost_models.shared_work import Ring, size_on_rank
 from cost_models.software import software_of
 from cost_models.workload.dense_sharding import REPLICATED, DenseSharding
 from cost_models.workload.formats import codec_bytes
@@ -99,7 +100,15 @@ def sharded_bytes(topology: Topology, workload: Workload) -> ShardedBytes:
     two = [sum(gathered[first : first + 2]) for first in range(len(gathered))]
     of_ways = _by_strategy(units).items()
     held = [held_bytes(strategy, TrainedLayer(count, 0, 0), numbers, 0).kept for strategy, count in of_ways]
-    return ShardedBytes(sum(held) + workload.dense.extra_bytes, max(two, default=0.0), _more_activations(units))
+    more = _more_activations(units) + _ring_elements(topology, workload, units)
+    return ShardedBytes(sum(held) + workload.dense.extra_bytes, max(two, default=0.0), more)
+
+
+def _ring_elements(topology: Topology, workload: Workload, units: Iterable["HeldUnit"]) -> float:
+    """Numbers of a sample that the messages of the largest ring take, which goes around at a time."""
+    world = topology.world_size
+    number_bytes = workload.dense.activation_bytes * workload.batch(world) / world
+    return max((each.calls.ring.buffer_bytes for each in units if each.calls.ring), default=0.0) / number_bytes
 
 
 def _more_activations(units: Iterable["HeldUnit"]) -> float:
@@ -152,6 +161,30 @@ class HeldUnit:
     def size(self) -> DenseSize:
         """What a rank computes of it, for each of its samples."""
         return size_on_rank(self.unit, self.strategy.cut_ranks)
+
+    @property
+    def around_forward(self) -> tuple[CollectiveCall, ...]:
+        """Messages that go around while it goes forward."""
+        ring = self.calls.ring
+        return () if ring is None else (ring.forward,) * ring.steps
+
+    @property
+    def around_backward(self) -> tuple[CollectiveCall, ...]:
+        """The same of the backward pass, with those of the forward pass that is computed again."""
+        ring = self.calls.ring
+        again = self.around_forward * (self.size.recomputed is not None)
+        return () if ring is None else (*again, *(ring.backward,) * ring.steps)
+
+
+def ring_waits_s(
+    workload: Workload, size: DenseSize, ring: Ring, laws: GroupLaws, samples: float, kind: RankKind
+) -> tuple[float, float]:
+    """Seconds for which attention of some size waits, in the forward and the backward pass, for what goes around."""
+    attention = DenseSize(within_samples=size.within_samples)
+    forward_s = size_seconds(workload, attention, samples, kind, 0.0, forward_only=True)
+    both_s = size_seconds(workload, attention, samples, kind, 0.0, forward_only=False)
+    waits_s = ring.waits_s((forward_s, both_s - forward_s), laws.seconds)
+    return waits_s[0], waits_s[1] + waits_s[0] * (size.recomputed is not None)
 
 
 def held_units(topology: Topology, workload: Workload) -> tuple[HeldUnit, ...]:
@@ -218,13 +251,15 @@ class ShardedDense:
         gathers of FSDP, and what layers that are cut call."""
         calls = [call for unit in self.units[:-1] for call in self._gathers(unit)]
         calls += [call for unit in self.units for call in (*self._sums(unit), *unit.calls.backward)]
+        calls += [call for unit in self.units for call in unit.around_backward]
         return self._busy_s(calls)
 
     def gathered_over(self, *, first: bool) -> tuple[Floats, Floats]:
         """[K] the same of the forward pass: of the units that work beside the exchange of vectors, which are the
         `first`, or of the others."""
         units = [unit for unit in self.units if unit.unit.is_first == first]
-        return self._busy_s([call for unit in units for call in (*self._gathers(unit), *unit.calls.enter)])
+        calls = [call for unit in units for call in (*self._gathers(unit), *unit.calls.enter)]
+        return self._busy_s([*calls, *(call for unit in units for call in unit.around_forward)])
 
     def _busy_s(self, calls: Iterable[CollectiveCall]) -> tuple[Floats, Floats]:
         each = [self._laws.busy_s(call) for call in calls] or [(np.zeros(len(self.topology.nodes)),) * 2]
@@ -247,6 +282,9 @@ class ShardedDense:
     def _timed(self, unit: HeldUnit, samples: float, kind: RankKind, passes: float) -> TimedUnit:
         forward_s = size_seconds(self.workload, unit.size, samples, kind, passes, forward_only=True)
         both_s = size_seconds(self.workload, unit.size, samples, kind, passes, forward_only=False)
+        if unit.calls.ring is not None:
+            waits_s = ring_waits_s(self.workload, unit.size, unit.calls.ring, self._laws, samples, kind)
+            forward_s, both_s = forward_s + waits_s[0], both_s + sum(waits_s)
         gather, sums = (self._transfers(calls) or (Transfer(),) for calls in (self._gathers(unit), self._sums(unit)))
         return TimedUnit(
             forward_s,

@@ -17,9 +17,11 @@ from cost_models.workload.dense_part import COMPUTE_DTYPE_BYTES, Dense
 from cost_models.workload.formats import wire_bytes, written_bytes
 from topologies.errors import InputError
 
-Cut = Literal["samples", "tokens", "columns", "rows"]
+Cut = Literal["samples", "tokens", "columns", "rows", "heads", "inner", "width"]
 Stage = Literal[0, 1, 2, 3]
 SHARDED: tuple[Stage, ...] = (1, 2, 3)
+ONE_PRODUCT: tuple[Cut, ...] = ("samples", "tokens", "columns", "rows")
+"""Cuts of a layer that is one matrix product."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +39,13 @@ CUTS: dict[Cut, CutRow] = {
     "tokens": CutRow("tokens", "tokens", False, "sequence parallel"),
     "columns": CutRow("replicated", "columns", True, "tensor parallel by columns"),
     "rows": CutRow("columns", "partial", True, "tensor parallel by rows"),
+    "heads": CutRow("replicated", "partial", True, "tensor parallel by heads"),
+    "inner": CutRow("samples", "samples", True, "tensor parallel by inner columns"),
+    "width": CutRow("samples", "samples", True, "tensor parallel by columns of cross layers"),
 }
-"""Columns and rows of the weights (Megatron-LM, arXiv:1909.08053), tokens of each sample (arXiv:2205.05198)."""
+"""Columns and rows of the weights, and both of attention's projections with its heads (Megatron-LM, arXiv:1909.08053);
+tokens of each sample (arXiv:2205.05198). Cross layers add to what they read in each rank's own samples, and exchange
+their products inside (see `shared_work`)."""
 
 
 @dataclass(frozen=True)
@@ -177,7 +184,7 @@ class HeldBytes:
         return self.weights + self.gradients + self.state + self.activations
 
 
-def strategies(world_size: int, inside: int, cuts: Sequence[Cut] = tuple(CUTS)) -> tuple[DenseStrategy, ...]:
+def strategies(world_size: int, inside: int, cuts: Sequence[Cut] = ONE_PRODUCT) -> tuple[DenseStrategy, ...]:
     """All strategies of a layer on a world whose nodes, or scale-up domains, have `inside` ranks; the simplest first:
     replicated, sharded inside, sharded over all, then the same of work that is cut inside.
 

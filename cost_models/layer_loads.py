@@ -6,7 +6,7 @@ gradients, first bytes of what units call together, whole weights while they are
 `dense_timeline` for all of it.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, get_args
@@ -14,15 +14,16 @@ from typing import Literal, get_args
 import numpy as np
 
 from cost_models.collective_calls import CollectiveCall
-from cost_models.cut_layers import size_on_rank, strategy_of
+from cost_models.cut_layers import strategy_of
 from cost_models.dense import optimizer_seconds, size_seconds
-from cost_models.dense_sharding import GATHERED_ELEMENTS
+from cost_models.dense_sharding import GATHERED_ELEMENTS, ring_waits_s
 from cost_models.dense_size import layer_parts, layer_sizes
 from cost_models.dense_strategies import CUTS, DenseStrategy, NumberBytes, TrainedLayer, held_bytes, layer_calls
 from cost_models.dense_units import MOST_UNITS, UNIT_PARAMETERS, DenseUnit
 from cost_models.group_laws import GroupLaws
 from cost_models.kinds import RankKind
 from cost_models.shards import Floats
+from cost_models.shared_work import InsideCalls, inside_calls, size_on_rank
 from cost_models.tensor_layouts import OWN_SAMPLES, Placed, layout_calls
 from cost_models.workload.dense_sharding import Held
 from cost_models.workload.layer_graph import SizedLayer
@@ -36,9 +37,6 @@ Channel = Literal[
 """What is kept busy: the device, beside the exchange of vectors (`first_work`) or after it; the port of a rank and its
 card, from the backward pass on (`sums`), in the forward pass, and in that of the layers that need no vectors."""
 CHANNELS: tuple[Channel, ...] = get_args(Channel)
-LARGEST_BYTES = 2.0**50
-"""Of a call whose links are as fast as they get."""
-
 Ways = Sequence[Held]
 
 
@@ -49,14 +47,34 @@ class LayerLoads:
     busy_s: dict[Channel, Floats]
     """[K, S] seconds of each channel."""
     late_s: Floats
-    """[2, S] what the dense part takes one after the other on the first kind of rank: the forward pass of what needs
-    vectors, or its gathers; then gathers and sums of the backward pass."""
+    """[3, S] what the dense part takes one after the other on the first kind of rank: the forward pass of what needs
+    vectors, or its gathers, then gathers and sums of the backward pass; or (`with_turn`) the forward pass, then the
+    backward pass as far as a layer, then the sums from there on."""
     update_s: Floats
     """[S] of the optimizer, on the kind of rank that takes longest."""
     gather_s: Floats
     """[S] in which whole weights are gathered after the update."""
     held_bytes: Floats
     """[S] whole bytes on each rank, activations aside."""
+    chain_s: Floats
+    """[3, S] seconds of the forward pass of what needs vectors, of the backward pass, and in which links carry sums of
+    gradients, on the first kind of rank."""
+
+
+def with_turn(
+    loads: Mapping[str, LayerLoads], order: Sequence[str], chosen: Mapping[str, int]
+) -> dict[str, LayerLoads]:
+    """The loads of layers with a third sequence, that of which most is taken under the strategies `chosen`: sums of a
+    layer and of those before it begin no earlier than the backward pass has come to the layer, whatever units are
+    summed together. `order` is that of the forward pass, with what needs no vectors first."""
+    forward_s, backward_s, sums_s = np.array([loads[name].chain_s[:, chosen[name]] for name in order]).T
+    taken_s = forward_s.sum() + np.cumsum(backward_s[::-1])[::-1] + np.cumsum(sums_s)
+    turn, found = int(taken_s.argmax()), dict(loads)
+    for place, name in enumerate(order):
+        forward, backward, sums = loads[name].chain_s
+        third = forward + backward * (place >= turn) + sums * (place <= turn)
+        found[name] = replace(loads[name], late_s=np.array([*loads[name].late_s[:2], third]))
+    return found
 
 
 class DenseLoads:
@@ -75,6 +93,11 @@ class DenseLoads:
         """Whether each layer needs no vectors of tables."""
         parts = zip(self._workload.layers, layer_parts(self._workload.layers), strict=True)
         return {layer.name: part == "bottom_mlp" for layer, part in parts}
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """Layers in the order of the forward pass, those first that need no vectors."""
+        return tuple(sorted(self._is_first, key=lambda name: not self._is_first[name]))
 
     @cached_property
     def _sizes(self) -> dict[str, DenseUnit]:
@@ -104,10 +127,11 @@ class DenseLoads:
         trained = TrainedLayer(layer.parameters, 0, 0)
         return LayerLoads(
             busy_s,
-            np.array([self._late_s(layer, held, self._strategy(held)) for held in ways]).T,
+            np.array([(*self._late_s(layer, held, self._strategy(held)), 0.0) for held in ways]).T,
             np.array([self._update_s(layer, each) for each in strategies]),
             np.array([self._gather_after_update_s(layer, each) for each in strategies]),
             np.floor([held_bytes(each, trained, self._numbers, 0).kept for each in strategies]),
+            np.array([self._chain_s(layer, held, self._strategy(held)) for held in ways]).T,
         )
 
     def between(self, writer: SizedLayer, reader: SizedLayer, writers: Ways, readers: Ways) -> LayerLoads:
@@ -118,7 +142,8 @@ class DenseLoads:
         is_first, size = self._is_first[reader.name], writer.output.numbers * self._workload.dense.activation_bytes
         late = {pair: 0.0 if is_first else self._forward_s(size, *pair) for pair in made}
         none = np.zeros(len(pairs))
-        return LayerLoads(busy_s, np.array([[late[pair] for pair in pairs], none]), none, none, none)
+        forward_s = np.array([late[pair] for pair in pairs])
+        return LayerLoads(busy_s, np.array([forward_s, none, forward_s]), none, none, none, np.zeros((3, len(pairs))))
 
     def _strategy(self, held: Held) -> DenseStrategy:
         return strategy_of(held, self._world, self._per_node)
@@ -139,39 +164,61 @@ class DenseLoads:
         for number, kind in enumerate(self._kinds):
             only = unit.is_first  # what such layers take backward is the same whoever works for their samples
             seconds = size_seconds(self._workload, size, self._samples, kind, self._passes, forward_only=only)
-            busy_s[work][number] += seconds
+            busy_s[work][number] += seconds + sum(self._ring_waits_s(layer, held, kind)[: 1 if only else 2])
         for call in self._weight_calls(layer.parameters, strategy):
             if call.phase == "update" or (call.operation == "all_gather" and self._stays_whole(layer, call)):
                 continue
-            self._add_busy(busy_s, self._links(call, is_first=unit.is_first), call, LARGEST_BYTES / call.buffer_bytes)
+            links = self._links(call, is_first=unit.is_first)
+            self._add_busy(busy_s, links, call, self._most_times(layer, held))
         numbers = self._workload.dense.numerical_features
         for name in layer.inputs:
             if name == NUMERICAL:
                 self._add(busy_s, self._of_tensor(numbers, OWN_SAMPLES, self._placed(held), layer, has_gradient=False))
+        self._add(busy_s, self._of_inside(layer, held))
         if layer.name not in self._read:
             self._add(busy_s, self._of_loss(layer, self._placed(held, writes=True), is_first=unit.is_first))
         return busy_s
 
     def _late_s(self, layer: SizedLayer, held: Held, strategy: DenseStrategy) -> tuple[float, float]:
         """See `LayerLoads`."""
-        unit, seconds, gathers_s = replace(self._sizes[layer.name], held=held), 0.0, 0.0
-        if not unit.is_first:
-            size, kind = size_on_rank(unit, strategy.cut_ranks), self._kinds[0]
-            seconds += size_seconds(self._workload, size, self._samples, kind, self._passes, forward_only=True)
-            numbers = self._workload.dense.numerical_features * self._workload.dense.activation_bytes
-            seconds += layer.inputs.count(NUMERICAL) * self._forward_s(numbers, OWN_SAMPLES, self._placed(held))
-            calls = self._weight_calls(layer.parameters, strategy)
-            gathers_s = sum(self._carried_s(call) for call in calls if call.phase == "forward")
-        calls = [call for call in self._weight_calls(layer.parameters, strategy) if call.phase == "backward"]
-        gathers = [call for call in calls if call.operation == "all_gather" and not self._stays_whole(layer, call)]
-        sums = [call for call in calls if call.operation != "all_gather"][:1]
-        after_s = sum(self._carried_s(call) for call in (*gathers, *sums))
-        return seconds + after_s, gathers_s + after_s
+        forward_s, _, sums_s = self._chain_s(layer, held, strategy)
+        calls, times = list(self._weight_calls(layer.parameters, strategy)), self._most_times(layer, held)
+        gathers_s = 0.0
+        if not self._is_first[layer.name]:
+            gathers_s = sum(self._carried_s(call, times) for call in calls if call.phase == "forward")
+        again = [each for each in calls if each.phase == "backward" and each.operation == "all_gather"]
+        after_s = sums_s + sum(self._carried_s(call, times) for call in again if not self._stays_whole(layer, call))
+        return forward_s + after_s, gathers_s + after_s
 
-    def _carried_s(self, call: CollectiveCall) -> float:
-        """Seconds for which links carry a call, as a part of a large one."""
-        times = LARGEST_BYTES / call.buffer_bytes
-        large = replace(call, buffer_bytes=LARGEST_BYTES)
+    def _chain_s(self, layer: SizedLayer, held: Held, strategy: DenseStrategy) -> tuple[float, float, float]:
+        """See `LayerLoads`."""
+        unit, kind = replace(self._sizes[layer.name], held=held), self._kinds[0]
+        size, inside, waits_s = size_on_rank(unit, strategy.cut_ranks), self._inside(layer, held), (0.0, 0.0)
+        if inside.ring is not None:
+            waits_s = self._ring_waits_s(layer, held, kind)
+        forward_s, both_s = (
+            size_seconds(self._workload, size, self._samples, kind, self._passes, forward_only=only)
+            for only in (True, False)
+        )
+        backward_s = both_s - forward_s + self._laws.total_seconds(inside.backward) + waits_s[1]
+        forward_s += self._laws.total_seconds(inside.forward) + waits_s[0]
+        numbers = self._workload.dense.numerical_features * self._workload.dense.activation_bytes
+        forward_s += layer.inputs.count(NUMERICAL) * self._forward_s(numbers, OWN_SAMPLES, self._placed(held))
+        calls = [each for each in self._weight_calls(layer.parameters, strategy) if each.phase == "backward"]
+        sums = [call for call in calls if call.operation != "all_gather"][:1]
+        sums_s = sum(self._carried_s(call, self._most_times(layer, held)) for call in sums)
+        return 0.0 if unit.is_first else forward_s, backward_s, sums_s
+
+    def _most_times(self, layer: SizedLayer, held: Held) -> float:
+        """How many times as large a message with a layer's weights may be: with those of all layers; of one that is cut
+        it has these alone."""
+        if held.cut is not None or not layer.parameters:
+            return 1.0
+        return sum(each.parameters for each in self._workload.layers) / layer.parameters
+
+    def _carried_s(self, call: CollectiveCall, times: float) -> float:
+        """Seconds for which links carry a call, as a part of one that is so many `times` as large."""
+        large = replace(call, buffer_bytes=call.buffer_bytes * times)
         return (self._laws.seconds(large) - self._laws.latency_s(large)) / times
 
     def _forward_s(self, size: float, written: Placed, read: Placed) -> float:
@@ -198,6 +245,32 @@ class DenseLoads:
                 continue
             elif not is_first:
                 busy_s["work"] += self._laws.seconds(call)
+            self._add_busy(busy_s, self._links(call, is_first=is_first), call)
+        return busy_s
+
+    def _inside(self, layer: SizedLayer, held: Held) -> InsideCalls:
+        """What is called inside a layer that is held in one way."""
+        return inside_calls(layer, held, self._per_node, self._samples, self._workload.dense.activation_bytes)
+
+    def _ring_waits_s(self, layer: SizedLayer, held: Held, kind: RankKind) -> tuple[float, float]:
+        """Seconds for which both passes wait for what goes around."""
+        ring = self._inside(layer, held).ring
+        if ring is None:
+            return 0.0, 0.0
+        size = size_on_rank(replace(self._sizes[layer.name], held=held), self._per_node)
+        return ring_waits_s(self._workload, size, ring, self._laws, self._samples, kind)
+
+    def _of_inside(self, layer: SizedLayer, held: Held) -> dict[Channel, Floats]:
+        """[K] what is called inside a layer, which its pass waits for; of what goes around, the links alone."""
+        busy_s, inside, is_first = self._none(), self._inside(layer, held), self._is_first[layer.name]
+        is_again = self._sizes[layer.name].size.recomputed is not None
+        again = [replace(call, phase="backward") for call in inside.forward if is_again]
+        for call in (*inside.forward, *again, *inside.backward):
+            if call.phase == "forward" or not is_first:
+                busy_s["first_work" if is_first else "work"] += self._laws.seconds(call)
+            self._add_busy(busy_s, self._links(call, is_first=is_first), call)
+        ring = inside.ring
+        for call in () if ring is None else (ring.forward, ring.backward) * ring.steps:
             self._add_busy(busy_s, self._links(call, is_first=is_first), call)
         return busy_s
 

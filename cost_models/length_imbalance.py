@@ -7,7 +7,8 @@ samples: a rank that is late in one is late in the other.
 """
 
 import math
-from dataclasses import replace
+from collections.abc import Set
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
@@ -16,6 +17,7 @@ from cost_models.dense import size_seconds, within_sample_seconds
 from cost_models.dense_size import DenseSize, layer_sizes
 from cost_models.kinds import RankKind
 from cost_models.small_products import SmallRates
+from cost_models.workload.dense_sharding import REPLICATED
 from cost_models.workload.histories import History, histories
 from cost_models.workload.layer_kinds import Product
 from cost_models.workload.models import Workload
@@ -35,32 +37,61 @@ def expected_maximum(ranks: int) -> float:
     return float(np.trapezoid(1 - (1 - above) ** ranks - above**ranks, x))
 
 
-def length_imbalance_s(workload: Workload, kind: RankKind, samples: float, ranks: int, passes: float) -> float:
+def length_imbalance_s(
+    workload: Workload, kind: RankKind, samples: float, ranks: int, passes: float, per_node: int = 1
+) -> float:
     """Seconds by which the slowest of so many ranks of a kind, with `samples` each, is expected to work longer on its
-    histories in the passes of a step; 0 where no lengths differ."""
-    variance = sum(_rank_variance(workload, each, kind, samples, passes) for each in histories(workload))
-    return expected_maximum(ranks) * math.sqrt(variance) if variance and ranks > 1 else 0.0
+    histories in the passes of a step; 0 where no lengths differ. Layers that are cut share the histories of so many
+    ranks of a node evenly; where all are, its ranks work as long as each other."""
+    sharding, drawn = workload.dense.sharding or REPLICATED, histories(workload)
+    cut = frozenset(name for each in drawn for name in each.linear if sharding.of_layer(name).cut is not None)
+    by = _Shared(cut, per_node if cut else 1)
+    variances = [_variances(workload, each, kind, samples, passes, by) for each in drawn]
+    among, within = (sum(each[n] for each in variances) for n in (0, 1))
+    nodes = expected_maximum(ranks // by.ranks) * math.sqrt(among) if among and ranks > by.ranks else 0.0
+    return math.hypot(nodes, expected_maximum(ranks) * math.sqrt(within)) if within else nodes
 
 
-def _rank_variance(workload: Workload, history: History, kind: RankKind, samples: float, passes: float) -> float:
-    """The variance of a rank's seconds: of samples that are independent, each with a length of one history. With
-    lengths l of mean m, t seconds go with l/m and p with l^2 / E[l^2]; a gamma distribution has E[l^n] by both its
-    numbers."""
-    tokens_s, pairs_s = work_seconds(workload, history, kind, samples, passes)
+@dataclass(frozen=True)
+class _Shared:
+    """Layers whose histories so many ranks share."""
+
+    names: frozenset[str]
+    ranks: int
+
+
+def _variances(
+    workload: Workload, history: History, kind: RankKind, samples: float, passes: float, shared: _Shared
+) -> tuple[float, float]:
+    """The variance of the mean of ranks that share layers, and that of a rank beside the mean of these, in seconds: of
+    samples that are independent, each with a length of one history. With lengths l of mean m, t seconds go with l/m and
+    p with l^2 / E[l^2]; a gamma distribution has E[l^n] by both its numbers."""
+    own, parts = (
+        np.array(work_seconds(workload, history, kind, samples, passes, names))
+        for names in (history.linear - shared.names, history.linear & shared.names)
+    )
     c = history.variation**2  # E[l^2] = m^2 (1 + c), E[l^3] = m^3 (1 + c)(1 + 2c), E[l^4] = m^4 (1 + c)(1 + 2c)(1 + 3c)
     of_length, of_square = c, ((1 + 2 * c) * (1 + 3 * c)) / (1 + c) - 1
-    return (tokens_s**2 * of_length + pairs_s**2 * of_square + 2 * tokens_s * pairs_s * 2 * c) / samples
+
+    def variance(tokens_s: float, pairs_s: float) -> float:
+        return tokens_s**2 * of_length + pairs_s**2 * of_square + 2 * tokens_s * pairs_s * 2 * c
+
+    return variance(*(own + parts).tolist()) / shared.ranks / samples, variance(*own.tolist()) * (
+        1 - 1 / shared.ranks
+    ) / samples
 
 
 def work_seconds(
-    workload: Workload, history: History, kind: RankKind, samples: float, passes: float
+    workload: Workload, history: History, kind: RankKind, samples: float, passes: float, names: Set[str] | None = None
 ) -> tuple[float, float]:
-    """Seconds of a rank's samples on the mean that go with the length of a history, and with its square."""
+    """Seconds of a rank's samples on the mean that go with the length of a history, and with its square; of all layers
+    that work on it, or of those of some names."""
     sizes = dict(zip((layer.name for layer in workload.layers), layer_sizes(workload), strict=True))
     over = (each for each in workload.layers if each.name in history.linear)
     varying = {history.layer, *(each.name for each in over if each.output.squared_tokens is not None)}
     forward_only, of_tokens, tokens_s, pairs_s = workload.mode != "training", DenseSize(), 0.0, 0.0
-    for layer in (layer for layer in workload.layers if layer.name in history.linear):
+    counted = history.linear if names is None else names
+    for layer in (layer for layer in workload.layers if layer.name in counted):
         size = sizes[layer.name]
         others = tuple(each for each in size.within_samples if each.kernel != "attention")
         again = size.recomputed and replace(size.recomputed, within_samples=others)

@@ -17,7 +17,10 @@ class StepModel(CompressedCosts):
         """What the slowest of all ranks is expected to work longer on its histories than they do on the mean."""
         ranks, passes = self.cluster.world_size, self.coefficients.software.activation_passes.value
         samples = self.stated_workload.batch(ranks) / ranks
-        return max(length_imbalance_s(self.stated_workload, kind, samples, ranks, passes) for kind in self.kinds)
+        per_node = self.topology.nodes[0].accelerators.count
+        return max(
+            length_imbalance_s(self.stated_workload, kind, samples, ranks, passes, per_node) for kind in self.kinds
+        )
 
     def error_bars(self, placed: PlacedShards) -> ErrorBars | None:
         """The 90 % bands of a placement's step and stages; None with replicas, and with stashed tables, of which no

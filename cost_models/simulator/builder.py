@@ -20,7 +20,6 @@ from cost_models.simulator.pipelines import ahead_of
 from cost_models.simulator.program import COMPUTE, IDS, PREFETCH, Label, Program, Streams, Wait
 from cost_models.simulator.replica_copies import ReplicaCopies
 from cost_models.simulator.replica_groups import SimulatedGroups
-from cost_models.simulator.spreads import KnownHubs
 from cost_models.simulator.tower_exchanges import TowerExchanges
 from cost_models.workload.formats import sum_bytes, wire_bytes, written_bytes
 from cost_models.workload.models import Workload
@@ -72,7 +71,7 @@ class Builder:
         self._shards = ShardedKernels(self._streams, network, workload, software) if is_sharded else None
         self._dense = self._shards or DenseKernels(self._streams, network, workload, software)
         self._with_roots = with_roots
-        self._through_towers, self._capacity, self._hubs = through_towers, capacity, KnownHubs()
+        self._through_towers, self._capacity = through_towers, capacity
         self._parts = [self._exchanges_in(each, whose) for each, whose in zip(groups, _whose(groups), strict=True)]
         self._towers = [part.towers for part in self._parts if part.towers is not None]
         one_world = groups[0] is None
@@ -95,7 +94,7 @@ class Builder:
         """Those of tables with equally many copies."""
         streams, software = self._streams, self._software
         network = self._network if groups is None else groups.exchanging(self._network)
-        collectives = Collectives(network, self._capacity, self._hubs)
+        collectives = Collectives(network, self._capacity, streams.hubs)
         in_phases = False if self._through_towers else None
         flat = Exchanges(streams, network, collectives, software, in_phases=in_phases, whose=whose)
         if not (self._through_towers and network.has_towers):
@@ -123,7 +122,7 @@ class Builder:
                 self._bring(step + self._ahead.fetch, self._fetched, self._prefetch, start)
             start = self._step(step, slowness[step])
             program.done.append(start)
-        program.hubs = self._hubs.all()
+        program.hubs = self._streams.hubs.all()
         return program
 
     # --- before the step -------------------------------------------------------------------------------------------

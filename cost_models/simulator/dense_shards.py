@@ -10,15 +10,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 
+import numpy as np
+
 from cost_models.coefficients import SoftwareCoefficients
-from cost_models.dense_size import DenseSize, LayerProduct, PartName
+from cost_models.dense_size import DenseSize, PartName
 from cost_models.dense_units import DenseUnit, dense_units
 from cost_models.shards import Floats, Ints
 from cost_models.simulator.dense_part import Bucket, DenseKernels, Pass
+from cost_models.simulator.inside_layers import InsideLayers, Worked
 from cost_models.simulator.layer_exchanges import LayerExchanges
 from cost_models.simulator.network import SimulatedNetwork
 from cost_models.simulator.program import COMPUTE, REDUCE, Label, Streams, TaskKind, Wait
 from cost_models.simulator.rank_groups import GroupCollectives
+from cost_models.simulator.shared_sizes import shared_size
 from cost_models.workload.dense_part import COMPUTE_DTYPE_BYTES
 from cost_models.workload.dense_sharding import Held
 from cost_models.workload.formats import wire_bytes
@@ -41,10 +45,10 @@ class ShardCollectives:
         held: Held,
     ) -> None:
         inputs = streams, network, workload, software
-        self.parts = GroupCollectives.of_nodes(*inputs).size if held.cut else 1
+        self.parts = GroupCollectives.of_nodes(*inputs).size if held.cuts_weights else 1
         """Into how many parts weights are cut."""
         self._held, self._copies = held, None
-        if held.cut:
+        if held.cuts_weights:
             self._sharing = GroupCollectives.of_peers(*inputs)
         elif held.over == "node":
             self._sharing, self._copies = GroupCollectives.of_nodes(*inputs), GroupCollectives.of_peers(*inputs)
@@ -80,6 +84,8 @@ class ShardedKernels(DenseKernels):
         self._firsts = sum(unit.is_first for unit in self._units)
         self._collectives = cache(lambda held: ShardCollectives(streams, network, workload, software, held))
         self._exchanges = LayerExchanges(streams, network, workload, software, self._units)
+        self._nodes = cache(lambda: GroupCollectives.of_nodes(streams, network, workload, software))
+        self._insides = InsideLayers(streams, self._nodes, self._samples, workload.dense.activation_bytes)
         self._weight_bytes = COMPUTE_DTYPE_BYTES[workload.dense.dtype]
         self._gradient_bytes = wire_bytes(workload.dense.gradient_format)
         self._gathered: Wait = None
@@ -141,22 +147,31 @@ class ShardedKernels(DenseKernels):
     def _run(self, number: int, way: Pass, step: int, slow: Floats, waits: Sequence[Wait]) -> Ints:
         kind: TaskKind = "dense forward" if way == "forward" else "dense backward"
         unit = self._units[number]
-        size = _shared(unit, self._collectives(unit.held).parts) if unit.held.cut else unit.size
-        seconds = self._way_s(size, way) + self._longer_s([layer.name for layer in unit.layers], way, step)
-        return self._streams.run(Label(f"dense unit {number} {way}", kind, COMPUTE, step), seconds * slow, waits)
+        size = shared_size(unit, self._nodes().size) if unit.held.cut else unit.size
+        longer_s = self._longer_s([layer.name for layer in unit.layers], way, step)
+        if unit.held.cut:  # the ranks of a node share the histories of all its samples
+            node = self._network.node_of_rank
+            longer_s = (np.bincount(node, weights=longer_s) / np.bincount(node))[node]
+        label = Label(f"dense unit {number} {way}", kind, COMPUTE, step)
+        if unit.held.cut and self._insides.is_one(unit):
+            return self._run_inside(unit, replace(size, recomputed=None), label, way, longer_s, slow, waits)
+        return self._streams.run(label, (self._way_s(size, way) + longer_s) * slow, waits)
 
-
-def _shared(unit: DenseUnit, ranks: int) -> DenseSize:
-    """What a rank does of a layer that so many share, for each sample of its own: it has a part of the weights, and
-    the samples of all of them."""
-    size = unit.size
-    (layer,) = size.products
-    read, written = layer.rows * layer.inputs * ranks, layer.rows * layer.outputs * ranks
-    inputs, outputs = layer.inputs, layer.outputs
-    if unit.held.cut == "columns":
-        outputs, written = outputs / ranks, written / ranks
-    else:
-        inputs, read = inputs / ranks, read / ranks
-    product = LayerProduct(inputs, outputs, layer.rows * ranks, is_aligned=layer.is_aligned)
-    own = DenseSize(size.macs, size.parameters, read + written, (product,), (), read, written)
-    return own if size.recomputed is None else replace(own, recomputed=own)
+    def _run_inside(
+        self,
+        unit: DenseUnit,
+        size: DenseSize,
+        label: Label,
+        way: Pass,
+        longer_s: Floats,
+        slow: Floats,
+        waits: Sequence[Wait],
+    ) -> Ints:
+        """Of a layer that exchanges something inside, and does so once more where it is computed again."""
+        attention = DenseSize(within_samples=size.within_samples)
+        again: list[Pass] = ["forward"] if way == "backward" and unit.size.recomputed is not None else []
+        for one in (*again, way):
+            seconds = (self._way_s(size, one) + longer_s * (one == way)) * slow
+            worked = Worked(unit.layers[0].name, label, seconds, self._way_s(attention, one) * slow, one == "forward")
+            ended, waits = self._insides.run(unit, worked, waits), ()
+        return ended

@@ -1,8 +1,10 @@
 """What the ranks of a node exchange between layers of which they share the work.
 
 A layer of which each rank has some columns reads all samples of the node and writes its columns of them; one of which
-each has some rows reads these columns and writes addends of all outputs. Other layers read and write each rank's own
-samples. On the way back gradients of what was gathered are summed, and of what was summed are gathered.
+each has some rows reads these columns and writes addends of all outputs; attention of which each has some heads reads
+as the former and writes as the latter. A layer of which each rank has some tokens reads and writes those of all samples
+of the node. Other layers read and write each rank's own samples. On the way back gradients of what was gathered are
+summed, and of what was summed are gathered.
 """
 
 from collections.abc import Sequence
@@ -27,7 +29,12 @@ KINDS: dict[Call, TaskKind] = {
     "sum": "all-reduce",
     "swap": "all-to-all",
 }
-FORWARD: dict[tuple[LayerCut | None, LayerCut | None], Call] = {
+Seen = Literal["columns", "rows", "tokens"] | None
+"""How a tensor is there; None: in each rank's own samples."""
+WRITES: dict[LayerCut, Seen] = {"columns": "columns", "rows": "rows", "heads": "rows", "tokens": "tokens"}
+READS: dict[LayerCut, Seen] = {"columns": "columns", "rows": "rows", "heads": "columns", "tokens": "tokens"}
+"""What layers write as, and read as; those that exchange something inside themselves do so in their own samples."""
+FORWARD: dict[tuple[Seen, Seen], Call] = {
     (None, "columns"): "gather",
     ("columns", "columns"): "gather",
     ("rows", "columns"): "sum",
@@ -35,10 +42,16 @@ FORWARD: dict[tuple[LayerCut | None, LayerCut | None], Call] = {
     ("rows", "rows"): "scatter",
     ("columns", None): "swap",
     ("rows", None): "scatter",
+    (None, "tokens"): "swap",
+    ("tokens", None): "swap",
+    ("tokens", "columns"): "gather",
+    ("tokens", "rows"): "swap",
+    ("columns", "tokens"): "swap",
+    ("rows", "tokens"): "scatter",
 }
 """Between the layer that writes and the one that reads; nothing where the columns that one writes are those that the
 next one reads."""
-BACKWARD: dict[tuple[LayerCut | None, LayerCut | None], Call] = {
+BACKWARD: dict[tuple[Seen, Seen], Call] = {
     (None, "columns"): "scatter",
     ("columns", "columns"): "scatter",
     ("rows", "columns"): "sum",
@@ -46,6 +59,12 @@ BACKWARD: dict[tuple[LayerCut | None, LayerCut | None], Call] = {
     ("rows", "rows"): "gather",
     ("columns", None): "swap",
     ("rows", None): "gather",
+    (None, "tokens"): "swap",
+    ("tokens", None): "swap",
+    ("tokens", "columns"): "scatter",
+    ("tokens", "rows"): "swap",
+    ("columns", "tokens"): "swap",
+    ("rows", "tokens"): "gather",
 }
 """Of the gradients."""
 
@@ -104,7 +123,7 @@ class LayerExchanges:
 
     def _called(
         self,
-        calls: dict[tuple[LayerCut | None, LayerCut | None], Call],
+        calls: dict[tuple[Seen, Seen], Call],
         writer: str,
         reader: str | None,
         step: int,
@@ -112,7 +131,8 @@ class LayerExchanges:
     ) -> Sequence[Wait]:
         """What is to be waited for beside the compute stream, once a tensor, or its gradient, is on its way from one
         layer to another."""
-        call = calls.get((self._cut.get(writer), self._cut.get(reader or "")))
+        written, read = self._cut.get(writer), self._cut.get(reader or "")
+        call = calls.get((written and WRITES.get(written), read and READS.get(read)))
         if call is None or self._nodes is None:
             return waits
         label = Label(f"{writer} to {reader or 'the loss'}", KINDS[call], BETWEEN, step)

@@ -13,6 +13,7 @@ import numpy as np
 from cost_models.shards import Floats, Ints
 from cost_models.simulator.calls import CollectiveCall
 from cost_models.simulator.graph import Graph, Hubs, Use
+from cost_models.simulator.spreads import KnownHubs
 
 COMPUTE, COPY, DATA, IDS, PREFETCH, REDUCE = "compute", "copy", "data", "input dist", "prefetch", "all-reduce"
 STASH = "stash"
@@ -84,8 +85,9 @@ class Streams:
     """The streams of W ranks, which write a program: what is put on a stream follows what was last put there."""
 
     def __init__(self, world: int) -> None:
+        """`hubs` are those that all-to-alls of the program go through."""
         self.world = world
-        self.program = Program()
+        self.program, self.hubs = Program(), KnownHubs()
         self._ranks = np.arange(world)
         self._last: dict[str, Ints] = {}
 

@@ -32,7 +32,8 @@ class GroupCollectives:
         """`kinds` are what ranks achieve among as many as a group has."""
         self._groups, self._world = groups, network.world
         plain = network.seen_by(kinds)
-        self._plain = Collectives(plain), Exchanges(streams, plain, Collectives(plain), software)
+        collectives = Collectives(plain, hubs=streams.hubs)
+        self._plain = collectives, Exchanges(streams, plain, collectives, software)
         self._of: dict[Way, tuple[Collectives, Exchanges]] = {}
         operations: dict[Way, CollectiveOperation] = {OUT: "reduce_scatter", IN: "all_gather"}
         for way, operation in operations.items():

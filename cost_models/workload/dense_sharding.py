@@ -16,7 +16,15 @@ STRATEGY_WORDS: tuple[DenseStrategyWord, ...] = get_args(DenseStrategyWord)
 """As DistributedDataParallel has it; ZeRO's stages 1 and 2 (arXiv:1910.02054), which shard optimizer state, and
 gradients too; its stage 3, which shards weights as well (PyTorch's FSDP)."""
 ShardedOver = Literal["node", "world"]
-LayerCut = Literal["columns", "rows"]
+LayerCut = Literal["columns", "rows", "heads", "inner", "width", "tokens"]
+"""What the ranks of a node share of a layer: columns or rows of a linear layer's weights, heads of an attention with
+the columns and rows of its projections, the inner columns of low-rank cross layers, the columns of full ones, or the
+tokens of each sample."""
+WEIGHT_CUTS: tuple[LayerCut, ...] = ("columns", "rows", "heads", "inner", "width")
+"""Those of which each rank has a part of the weights."""
+Passed = Literal["keys_and_values", "queries", "all_to_all"]
+"""What the ranks of a node that have parts of the tokens pass on to attend to all of them: keys and values, or queries,
+around a ring (arXiv:2411.01783); or tokens for heads and back, all to all (DeepSpeed-Ulysses, arXiv:2309.14509)."""
 
 
 @dataclass(frozen=True)
@@ -26,12 +34,20 @@ class Held:
     strategy: DenseStrategyWord = "replicate"
     over: ShardedOver = "world"
     cut: LayerCut | None = None
+    passes: Passed = "keys_and_values"
+    """Of attention whose tokens are cut."""
+
+    @property
+    def cuts_weights(self) -> bool:
+        """Whether each rank of a node has a part of the weights."""
+        return self.cut in WEIGHT_CUTS
 
     @property
     def words(self) -> str:
-        """`columns, fsdp over world`."""
+        """`columns, fsdp over world`; `tokens passing queries, replicate`."""
         of_weights = f"{self.strategy} over {self.over}" if self.strategy != "replicate" else self.strategy
-        return of_weights if self.cut is None else f"{self.cut}, {of_weights}"
+        passing = "" if self.passes == "keys_and_values" else f" passing {self.passes}"
+        return of_weights if self.cut is None else f"{self.cut}{passing}, {of_weights}"
 
 
 class LayerSharding(Record):
@@ -40,8 +56,13 @@ class LayerSharding(Record):
     match: Globs
     """Their names, or patterns of them."""
     cut: Annotated[LayerCut | None, LATER] = None
-    """Whether the ranks of each node share the work of their samples (tensor parallel): each has so many columns of a
-    linear layer's outputs, or so many rows of its inputs. Unset: each rank works for its own samples."""
+    """Whether the ranks of each node share the work of their samples: each has so many columns of a linear layer's
+    outputs, rows of its inputs, heads of an attention, inner columns of low-rank cross layers or columns (width) of
+    full ones (tensor parallel), or so many tokens of each sample (context parallel). Unset: each rank works for its own
+    samples."""
+    passes: Annotated[Passed | None, Field(exclude_if=lambda passes: passes is None)] = None
+    """What goes around where attention's tokens are cut: keys_and_values or queries from rank to rank, or both swapped
+    for heads (all_to_all). Unset: keys_and_values."""
     strategy: Annotated[DenseStrategyWord | None, LATER] = None
     """How the ranks that have the same weights hold these. Unset: as those of the other layers."""
     over: Annotated[ShardedOver | None, LATER] = None
@@ -56,6 +77,9 @@ class LayerSharding(Record):
     def _says_something(self) -> Self:
         if self.cut is None and self.strategy is None:
             raise ConflictError("says nothing of these layers; give strategy, or cut", "match")
+        if self.passes is not None and self.cut != "tokens":
+            message = "is of attention whose tokens are cut; give cut: tokens, or leave it out"
+            raise ConflictError(message, "passes", "cut")
         if self.over is not None and (self.cut is not None or self.strategy in (None, "replicate")):
             what = "a layer that is cut has its copies on other nodes" if self.cut else "nothing is said to be sharded"
             raise ConflictError(f"{what}; leave over out", "over", "cut", "strategy")
@@ -119,7 +143,7 @@ class DenseSharding(Record):
 
     def _of_rule(self, rule: LayerSharding) -> Held:
         if rule.cut is not None:
-            return Held(rule.strategy or self.strategy, "world", rule.cut)
+            return Held(rule.strategy or self.strategy, "world", rule.cut, rule.passes or "keys_and_values")
         if rule.strategy is None:
             return self.of_others
         return Held(rule.strategy, rule.over or "world")

@@ -39,6 +39,8 @@ class SizedLayer:
     """The layer of the file that it is a part of."""
     block: str = ""
     """The same; of a repeated wukong or attention_tower, the repetition."""
+    count: int = 1
+    """How many cross layers follow each other in it."""
 
     @property
     def parameters(self) -> int:
@@ -150,6 +152,7 @@ class _Builder:
                 needs_vectors=any(each.needs_vectors for each in self.done if each.name in layer.inputs),
                 stated=str(stated.name),
                 block=block_of(stated, str(layer.name)),
+                count=layer.count if layer.kind == "cross" else 1,
             )
         )
 

@@ -136,9 +136,12 @@ def _linear(layer: Layer, inputs: Sequence[Shape]) -> LayerSizes:
 
 
 def _cross(layer: Layer, inputs: Sequence[Shape]) -> LayerSizes:
-    """Each: two products, of which the first may have a bias and the second has one, and one by the first layer's
-    input, number by number."""
-    read, rank = _one_vector(inputs), layer.rank or 0
+    """Each: two products, of which the first may have a bias and the second has one, or a square one with a bias; and
+    one by the first layer's input, number by number."""
+    read, rank = _one_vector(inputs), layer.rank
+    if rank is None:
+        square = Product(1, read.width, read.width, is_aligned=_are_aligned(layer, inputs))
+        return LayerSizes(read, (square,) * layer.count, (read.width,) * layer.count, layer.count * 4 * read.width)
     down = Product(1, read.width, rank, is_aligned=_are_aligned(layer, inputs))
     products = (down, replace(down, inner=rank, columns=read.width)) * layer.count
     return LayerSizes(

@@ -35,7 +35,7 @@ KEYS: dict[LayerKind, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "embeddings": (("tables",), ()),
     "linear": (("out",), ("per", "bias")),
     "mlp": (("sizes",), ("per", "bias")),
-    "cross": (("rank",), ("count", "inner_bias")),
+    "cross": ((), ("rank", "count", "inner_bias")),
     "dot": ((), ()),
     "compress": (("vectors",), ()),
     "fm": (("vectors", "rank", "sizes"), ()),
@@ -66,9 +66,9 @@ class Layer(Record):
     """
 
     kind: LayerKind
-    """embeddings: vectors of tables. linear, mlp: dense layers with their activations. cross: low-rank cross layers of
-    DCNv2 (arXiv:2008.13535). dot: dots of all pairs of vectors (DLRM, arXiv:1906.00091). compress, fm: linear
-    compression of vectors, and factorization machine with an MLP; wukong: layers of both with a residual
+    """embeddings: vectors of tables. linear, mlp: dense layers with their activations. cross: cross layers of DCNv2
+    (arXiv:2008.13535), low-rank or full. dot: dots of all pairs of vectors (DLRM, arXiv:1906.00091). compress, fm:
+    linear compression of vectors, and factorization machine with an MLP; wukong: layers of both with a residual
     (arXiv:2403.02545). attention: with its projections; attention_tower: attention and an MLP, each with a residual and
     a norm, averaged over the history at the end. norm: layer norm. pool: averages over tokens, or over neighbouring
     numbers. add: the sum of the inputs. stack: the tokens of all inputs. other: what has no kind of its own, by its
@@ -98,7 +98,8 @@ class Layer(Record):
     compressed: Width | None = None
     """Vectors that the linear part of each wukong layer gives."""
     rank: Width | None = None
-    """Columns of a cross layer's inner product, or to which fm projects the vectors."""
+    """Columns of a cross layer's inner product, or to which fm projects the vectors. Unset: cross layers are full, one
+    square product each."""
     count: Width = 1
     """Layers in a row."""
     heads: Width | None = None
@@ -121,6 +122,9 @@ class Layer(Record):
             raise ConflictError(f"is not of a layer {self.kind}; leave it out", unfit[0], "kind")
         if missing := [key for key in needed if getattr(self, key) in (None, ())]:
             raise ConflictError(f"a layer {self.kind} needs {' and '.join(missing)}", "kind", *missing)
+        if self.kind == "cross" and self.rank is None and not self.inner_bias:
+            message = "is of the inner product of low-rank cross layers; give rank, or leave it out"
+            raise ConflictError(message, "inner_bias")
         if self.kind == "embeddings" and self.inputs:
             raise ConflictError("embeddings read tables, and no layers; leave inputs out", "inputs", "kind")
         if self.heads and self.kv_heads and self.heads % self.kv_heads:

@@ -191,9 +191,10 @@ SyncEveryFlag = Annotated[
 DenseFlag = Annotated[
     str | None,
     typer.Option(
-        metavar="WORD[=node]",
+        metavar="WORD[=node][,…]",
         help="How ranks hold the dense part: replicate, zero1, zero2, fsdp, or auto for the shortest step; =node shares"
-        " shards among the ranks of each node. Unset: as the workload says.",
+        " shards among the ranks of each node. Then layers that a node's ranks share: top.0=columns; or cuts that auto"
+        " may choose: heads. Unset: as the workload says.",
         autocompletion=completions.of_words(completions.dense_strategies),
     ),
 ]

@@ -197,21 +197,41 @@ def _rule(text: str) -> dict[str, object]:
 
 
 def _set_dense(document: "Document", text: str | None) -> None:
-    """How ranks hold the dense part: `fsdp`, or `fsdp=node`; what a file says of layers stays."""
+    """How ranks hold the dense part: `fsdp`, or `fsdp=node`, then rules (`top.0=columns`) and cuts that `auto` may
+    choose; what a file says of layers stays, and comes after these."""
     from typing import get_args
 
-    from cost_models.workload.dense_sharding import STRATEGY_WORDS, ShardedOver
+    from cost_models.workload.dense_sharding import STRATEGY_WORDS, LayerCut, ShardedOver
     from planner.formulation.policy import replace
 
     if text is not None:
-        strategy, equals, over = text.partition("=")
+        whole, *of_layers = (each.strip() for each in text.split(","))
+        strategy, equals, over = whole.partition("=")
         chosen: dict[str, object] = {"strategy": word("--dense", strategy, ("auto", *STRATEGY_WORDS))}
         if equals:
             chosen["over"] = word("--dense", over, get_args(ShardedOver))
         told = document.data.get("dense") if isinstance(document.data, dict) else None
-        kept = ("layers", "by") if strategy == "auto" else ("layers",)
+        kept = ("layers", "by", "cuts") if strategy == "auto" else ("layers",)
         chosen |= {key: told[key] for key in kept if isinstance(told, dict) and key in told}
+        rules = [_rule_of(each) for each in of_layers if "=" in each]
+        if cuts := [word("--dense", each, get_args(LayerCut)) for each in of_layers if "=" not in each]:
+            chosen["cuts"] = cuts
+        if rules:
+            stated = chosen.get("layers", [])
+            chosen["layers"] = [*rules, *(stated if isinstance(stated, list) else [stated])]
         replace(document, ("dense",), chosen, f"--dense {text}")
+
+
+def _rule_of(text: str) -> dict[str, str]:
+    """`top.0=columns`, or `interests.*=tokens:queries`."""
+    from typing import get_args
+
+    from cost_models.workload.dense_sharding import LayerCut, Passed
+
+    match, _, way = text.partition("=")
+    cut, colon, passes = way.partition(":")
+    rule = {"match": match, "cut": word("--dense", cut, get_args(LayerCut))}
+    return rule | {"passes": word("--dense", passes, get_args(Passed))} if colon else rule
 
 
 def _set_checkpointing(document: "Document", text: str | None) -> None:

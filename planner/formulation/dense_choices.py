@@ -12,6 +12,7 @@ from cost_models.workload.dense_sharding import (
     STRATEGY_WORDS,
     DenseSharding,
     DenseStrategyWord,
+    LayerCut,
     LayerSharding,
     ShardedOver,
 )
@@ -36,10 +37,16 @@ class DenseChoices(Record):
     by: Annotated[Literal["layer", "whole"], Field(exclude_if=lambda by: by == "layer")] = "layer"
     """Of auto: whether each layer may have a strategy of its own, or all have the same (whole)."""
 
+    cuts: Annotated[tuple[LayerCut, ...] | None, Field(exclude_if=lambda cuts: cuts is None)] = None
+    """Of auto by layer: in which ways layers may be cut over the ranks of a node; none where it is empty. Unset: in
+    all."""
+
     @model_validator(mode="after")
     def _over_what_is_sharded(self) -> Self:
         if self.strategy == REPLICATED.strategy and self.over is not None:
             raise ValueError("replicate shards nothing; leave over out")
+        if self.cuts is not None and (self.strategy != AUTO or self.by != "layer"):
+            raise ValueError("cuts limits what auto chooses layer by layer; leave it out")
         if self.strategy != AUTO and self.by != "layer":
             raise ValueError(f"by says what auto chooses, and {self.strategy} is chosen; leave by out")
         return self
@@ -68,6 +75,7 @@ class DenseChoices(Record):
             and sharding.layers[: len(self.layers)] == self.layers
             and sharding.model_copy(update={"layers": self.layers}) in self.listed()
             and all(self.over in (None, rule.over) or rule.cut or rule.strategy == REPLICATED.strategy for rule in more)
+            and all(self.cuts is None or rule.cut is None or rule.cut in self.cuts for rule in more)
         )
 
     def _of(self, word: DenseStrategyWord, over: ShardedOver) -> DenseSharding:

@@ -4,15 +4,18 @@ import glob
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import get_args
 
 from cost_models.cut_layers import why_uncut
 from cost_models.dense_sharding import is_shardable
 from cost_models.workload.dense_sharding import (
     STRATEGY_WORDS,
+    WEIGHT_CUTS,
     DenseSharding,
     Held,
     LayerCut,
     LayerSharding,
+    Passed,
     ShardedOver,
 )
 from cost_models.workload.layer_graph import SizedLayer
@@ -20,7 +23,14 @@ from cost_models.workload.models import Workload
 from planner.formulation.dense_choices import DenseChoices, with_sharding
 from topologies.cluster import Topology
 
-CUTS: tuple[LayerCut, ...] = ("columns", "rows")
+CUTS_OF: dict[str, tuple[LayerCut, ...]] = {
+    "linear": ("columns", "rows"),
+    "attention": ("heads", "tokens"),
+    "cross": ("inner", "width"),
+}
+"""Cuts that are chosen of each kind of layer. What works on each token by itself may be cut as stated rules say, beside
+attention."""
+PASSES: tuple[Passed, ...] = get_args(Passed)
 
 
 @dataclass(frozen=True)
@@ -80,22 +90,25 @@ def layer_options(choices: DenseChoices | None, topology: Topology, workload: Wo
         elif not layer.parameters:
             ways[layer.name] = (Held(),)
         else:
-            ways[layer.name] = (*whole, *_cut_ways(layer, ranks, has_copies=has_nodes))
+            cuts = _cut_ways(layer, ranks, has_copies=has_nodes)
+            ways[layer.name] = (*whole, *(way for way in cuts if choices.cuts is None or way.cut in choices.cuts))
     return LayerOptions(ways, plain[0], choices.layers)
 
 
 def _cut_ways(layer: SizedLayer, ranks: int, *, has_copies: bool) -> Iterator[Held]:
     """Ways that cut a layer's work over the ranks of a node."""
-    for cut in CUTS if ranks > 1 else ():
-        if not why_uncut(layer, cut, ranks):
-            for strategy in STRATEGY_WORDS if has_copies else STRATEGY_WORDS[:1]:
-                yield Held(strategy, "world", cut)
+    for cut in CUTS_OF.get(layer.kind, ()) if ranks > 1 else ():
+        for passes in PASSES if cut == "tokens" else PASSES[:1]:
+            if not why_uncut(layer, Held(cut=cut, passes=passes), ranks):
+                for strategy in STRATEGY_WORDS if has_copies or cut not in WEIGHT_CUTS else STRATEGY_WORDS[:1]:
+                    yield Held(strategy, "world", cut, passes)
 
 
 def _ways_of(rule: LayerSharding, *, has_copies: bool) -> tuple[Held, ...]:
     """Those that a rule leaves, which may leave the strategy to that of other layers."""
+    has_copies = has_copies or rule.cut not in WEIGHT_CUTS
     words = STRATEGY_WORDS if rule.strategy is None and has_copies else (rule.strategy or "replicate",)
-    return tuple(Held(word, rule.over or "world", rule.cut) for word in words)
+    return tuple(Held(word, rule.over or "world", rule.cut, rule.passes or PASSES[0]) for word in words)
 
 
 def _rule(way: Held, names: Sequence[str], others: Sequence[str]) -> LayerSharding:
@@ -107,4 +120,6 @@ def _rule(way: Held, names: Sequence[str], others: Sequence[str]) -> LayerShardi
                 match.append(pattern)
                 break
     over = way.over if way.cut is None and way.strategy != "replicate" else None
-    return LayerSharding(match=tuple(dict.fromkeys(match)), cut=way.cut, strategy=way.strategy, over=over)
+    passes = None if way.passes == PASSES[0] else way.passes
+    matched = tuple(dict.fromkeys(match))
+    return LayerSharding(match=matched, cut=way.cut, passes=passes, strategy=way.strategy, over=over)

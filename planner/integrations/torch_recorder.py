@@ -276,7 +276,14 @@ def _cross_net(module: Any) -> tuple[str, dict[str, Any]]:
     return "cross", {"rank": module.W_kernels[0].shape[1], "count": len(module.W_kernels), "inner_bias": False}
 
 
-UNITS: dict[str, Callable[["nn.Module"], tuple[str, dict[str, Any]]]] = {"LowRankCrossNet": _cross_net}
+def _full_cross_net(module: Any) -> tuple[str, dict[str, Any]]:
+    return "cross", {"count": len(module.kernels)}
+
+
+UNITS: dict[str, Callable[["nn.Module"], tuple[str, dict[str, Any]]]] = {
+    "LowRankCrossNet": _cross_net,
+    "CrossNet": _full_cross_net,
+}
 """Modules that are one layer, by their types: TorchRec's."""
 
 

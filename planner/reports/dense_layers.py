@@ -47,13 +47,17 @@ def _render_ways(layers: Sequence[LayerReasons], console: "Console") -> None:
     ways = {each.held: [one.layer.name for one in layers if one.held == each.held] for each in layers if each.held}
     if not ways:
         return
-    table = TextGrid(("held", "left"), ("layers", "right"), ("", "left"))
+    waited_s = dict.fromkeys(ways, 0.0)
+    for each in (layer for layer in layers if layer.held):
+        waited_s[str(each.held)] += each.exchange_s
+    table = TextGrid(("held", "left"), ("layers", "right"), ("exchanges", "right"), ("", "left"))
     for held, names in ways.items():
-        table.add_row(held, f"{len(names):,}", ", ".join(names[:3]) + ", …" * (len(names) > 3))
+        shown = format_seconds(waited_s[held]) if waited_s[held] else "-"
+        table.add_row(held, f"{len(names):,}", shown, ", ".join(names[:3]) + ", …" * (len(names) > 3))
     console.print()
     console.print(table)
     console.print()
-    console.print("Of a layer that is cut: what one rank computes of it, without the exchanges between ranks.")
+    console.print("Of a layer that is cut: what one rank computes of it; both passes wait for exchanges between ranks.")
 
 
 def _render_blocks(layers: Sequence[LayerReasons], console: "Console") -> None:
@@ -110,7 +114,7 @@ def records(layers: Sequence[LayerReasons]) -> list[dict[str, Cell]]:
             "activation_bytes": each.activation_bytes,
             "forward_s": each.forward_s,
             "backward_s": each.backward_s,
-            **({"held": each.held} if says_how else {}),
+            **({"held": each.held, "exchange_s": each.exchange_s} if says_how else {}),
             **(_block_record(each.blocks or BlockReasons(0, 0.0, 0.0, 0.0)) if in_blocks else {}),
         }
         for each in layers

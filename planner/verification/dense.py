@@ -97,13 +97,14 @@ def _faults_of_other(plan: Plan, other: OtherDense) -> Iterator[str]:
 
 def _faults_of_bytes(model: StepCosts) -> Iterator[str]:
     """Whether a rank's part of the dense part has the bytes of its parameters, counted as in table 1 of
-    arXiv:1910.02054; of a layer that the ranks of a node share, of its own columns or rows."""
+    arXiv:1910.02054; of a layer that the ranks of a node share, of its own
+    columns, rows or heads."""
     workload, own = model.workload, sharding_of(model.workload)
     world, per_node = model.topology.world_size, int(model.host_of_rank.tolist().count(0))
     counted = [(own.of_layer(layer.name), layer.parameters) for layer in workload.layers if layer.parameters]
     expected = float(workload.dense.extra_bytes)
     for way, parameters in counted or [(own.of_others, workload.dense.parameters or 0)]:
-        parts = per_node if way.cut else 1
+        parts = per_node if way.cuts_weights else 1
         ranks = world // parts if way.cut or way.over == "world" else per_node
         expected += _bytes_per_parameter(workload.dense, way.strategy, ranks) * parameters / parts
     held = model.peak.rank_bytes["parameters"]

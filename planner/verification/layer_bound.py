@@ -14,8 +14,8 @@ from functools import cached_property
 import numpy as np
 
 from cost_models.batch_copy import COPY_CONTENTION
-from cost_models.dense_sharding import sharded_bytes
-from cost_models.layer_loads import CHANNELS, Channel, DenseLoads, LayerLoads
+from cost_models.dense_sharding import sharded_bytes, sharding_of
+from cost_models.layer_loads import CHANNELS, Channel, DenseLoads, LayerLoads, with_turn
 from cost_models.resources import DEVICE
 from cost_models.shards import MEMORY_HBM, Floats
 from cost_models.step_costs import StepCosts
@@ -41,19 +41,22 @@ from planner.verification.proof import read_proof
 from planner.verification.protocol_proofs import at_protocols_of
 
 SHARES = (
-    (0.0, (0.0, 0.0)),
-    (0.5, (0.0, 0.0)),
-    (1.0, (0.0, 0.0)),
-    (0.5, (0.5, 0.0)),
-    (0.0, (1.0, 0.0)),
-    (0.0, (0.5, 0.5)),
-    (0.25, (0.5, 0.25)),
+    (0.0, (0.0, 0.0, 0.0)),
+    (0.5, (0.0, 0.0, 0.0)),
+    (1.0, (0.0, 0.0, 0.0)),
+    (0.5, (0.5, 0.0, 0.0)),
+    (0.0, (1.0, 0.0, 0.0)),
+    (0.0, (0.5, 0.5, 0.0)),
+    (0.0, (0.0, 1.0, 0.0)),
+    (0.0, (0.0, 0.0, 1.0)),
+    (0.0, (0.0, 0.5, 0.5)),
+    (0.25, (0.5, 0.25, 0.0)),
 )
-"""Of the weight of the dense stage that are tried, beside what a proof has: on devices, and on the two ways in which
+"""Of the weight of the dense stage that are tried, beside what a proof has: on devices, and on the three ways in which
 something follows each other there (`LayerLoads.late_s`)."""
 
 
-Late = tuple[float, float]
+Late = tuple[float, float, float]
 
 
 @dataclass(frozen=True)
@@ -119,7 +122,8 @@ class LayerRelaxation:
         self._model, self._layers = model, {layer.name: layer for layer in sharded.layers}
         passes = model.coefficients.software.activation_passes.value
         loads = DenseLoads(model.topology, model.workload, model.kinds, passes)
-        self._loads = {name: loads.of_layer(layer, options.ways[name]) for name, layer in self._layers.items()}
+        alone = {name: loads.of_layer(layer, options.ways[name]) for name, layer in self._layers.items()}
+        self._loads = with_turn(alone, loads.order, _numbers(options, options.held(sharding_of(own.stated_workload))))
         self._between = {
             (writer, name): loads.between(self._layers[writer], layer, options.ways[writer], options.ways[name])
             for name, layer in self._layers.items()
@@ -180,7 +184,7 @@ class LayerRelaxation:
 
     def at_least_s(self, held: Mapping[str, Held]) -> float:
         """Seconds of a step whose layers are held so, but for what the copy of a batch shows."""
-        numbers = {name: ways.index(held[name]) for name, ways in self._options.ways.items()}
+        numbers = _numbers(self._options, held)
         return max(priced.others_s + priced.of(numbers) for priced in self._priced)
 
     def bound_s(self) -> float:
@@ -270,6 +274,11 @@ class LayerRelaxation:
     def _is_uneven(self, column: int) -> bool:
         """Whether instances of a column's resource serve different numbers of ranks."""
         return len(set(np.bincount(self._formulation.problem.resource_of_rank[column]).tolist())) > 1
+
+
+def _numbers(options: LayerOptions, held: Mapping[str, Held]) -> dict[str, int]:
+    """The number of each layer's way among those that it may have."""
+    return {name: ways.index(held[name]) for name, ways in options.ways.items()}
 
 
 def _besides_s(problem: Problem, multipliers: Multipliers) -> float:

@@ -117,3 +117,38 @@ def test_an_exchange_that_no_runtime_has_is_refused(run, starter):
     assert run("plan", "-t", topology, "--exchange", "towers").exit_code == 2
     sized = run("size", "-t", topology, "--max-step", "20ms", "--max-nodes", 2, "--no-each-tier", "--exchange", "auto")
     assert "exchange auto: " in sized.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "dense"),
+    [
+        ("fsdp=node", {"strategy": "fsdp", "over": "node"}),
+        ("auto,inner, heads", {"strategy": "auto", "cuts": ["inner", "heads"]}),
+        (
+            "zero2,top.0=columns,far*=tokens:queries",
+            {
+                "strategy": "zero2",
+                "layers": [
+                    {"match": "top.0", "cut": "columns"},
+                    {"match": "far*", "cut": "tokens", "passes": "queries"},
+                ],
+            },
+        ),
+    ],
+)
+def test_dense_strategies_by_a_flag(text, dense):
+    """A word for the whole dense part, rules for layers, cuts that may be chosen."""
+    from planner.cli.inputs import _set_dense
+    from topologies.documents import Document
+
+    document = Document({"dense": {"strategy": "auto"}}, "policy")
+    _set_dense(document, text)
+    assert document.data["dense"] == dense
+
+
+@pytest.mark.parametrize("text", ["fsdp,top.0=column", "auto,head", "fsdp,far=tokens:query", "all"])
+def test_dense_strategies_that_there_are_not(run, starter, text):
+    """Each has what was meant."""
+    result = run("plan", "-t", starter / "topology.yaml", "--dense", text)
+    assert result.exit_code == 2
+    assert "is not known" in result.stderr

@@ -8,6 +8,7 @@ from cost_models.shards import HBM, TABLE_WISE, Blocks, PlacedShards
 from cost_models.simulator.conditions import Conditions
 from cost_models.simulator.simulation import simulate
 from cost_models.step import StepModel
+from cost_models.workload.dense_part import Dense
 from cost_models.workload.histories import histories
 from cost_models.workload.models import Workload
 from planner import plan
@@ -73,6 +74,30 @@ def test_the_slowest_rank_is_that_of_sampled_lengths(std: float, samples: int, m
     sampled = float((seconds.max(axis=1) - seconds.mean()).mean())
     found = length_imbalance_s(model.workload, model.kinds[0], samples, ranks, 3.0)
     assert found == pytest.approx(sampled, rel=most)
+
+
+def test_layers_that_are_cut_share_lengths_over_a_node() -> None:
+    """Attention by heads, tokens or both: the ranks of each of four nodes take as long as the mean of their histories.
+    Where they share attention alone, they differ by what pools it. Gamma lengths of 2,000 steps, drawn here."""
+    per_node, ranks, samples, std = 4, 16, 64, 200
+    random = np.random.default_rng(5)
+    lengths = random.gamma((400 / std) ** 2, std**2 / 400, (2_000, ranks, samples))
+    means = lengths.mean(axis=2) / 400, np.square(lengths).mean(axis=2) / (400**2 + std**2)
+    of_nodes = [np.repeat(each.reshape(2_000, 4, per_node).mean(axis=2), per_node, axis=1) for each in means]
+    layers = {"layers": [{"match": "looks", "cut": "heads"}]}
+    whole = model_of(std, ranks)
+    cluster = topology(node_group("a", nodes=4, ranks=per_node, hbm_bytes=40e9))
+    dense = {"layers": LAYERS, "dtype": "bf16", "sharding": layers}
+    model = StepModel(cluster, whole.workload.model_copy(update={"dense": Dense.model_validate(dense)}))
+    (history,) = histories(model.workload)
+    kind = model.kinds[0]
+    shared = work_seconds(model.workload, history, kind, samples, 3.0, {"looks"})
+    own = work_seconds(model.workload, history, kind, samples, 3.0, {"mean"})
+    seconds = sum(s * node + o * mean for s, o, node, mean in zip(shared, own, of_nodes, means, strict=True))
+    sampled = float((seconds.max(axis=1) - seconds.mean()).mean())
+    found = length_imbalance_s(model.workload, kind, samples, ranks, 3.0, per_node)
+    assert found == pytest.approx(sampled, rel=0.05)
+    assert found < 0.6 * length_imbalance_s(whole.workload, kind, samples, ranks, 3.0)
 
 
 def placed(model: StepModel) -> PlacedShards:

@@ -37,6 +37,54 @@ class Model(nn.Module):
         return self.top(self.layers(torch.relu(self.bottom(numbers))) * self.scale)
 
 
+class Attention(nn.Module):
+    """Of what each token sees, in so many heads as its projections give."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.q_proj, self.k_proj, self.v_proj, self.out_proj = (nn.Linear(width, width) for _ in range(4))
+
+    def forward(self, read: torch.Tensor) -> torch.Tensor:
+        made = (each(read) for each in (self.q_proj, self.k_proj, self.v_proj))
+        heads = (each.unflatten(-1, (-1, 2)).transpose(1, 2) for each in made)
+        return self.out_proj(nn.functional.scaled_dot_product_attention(*heads).transpose(1, 2).flatten(2))
+
+
+class Crosses(nn.Module):
+    """Low-rank cross layers, or a full one."""
+
+    def __init__(self, width: int, rank: int, count: int) -> None:
+        super().__init__()
+        self.V = nn.ModuleList(nn.Linear(width, rank, bias=False) for _ in range(count))
+        self.U = nn.ModuleList(nn.Linear(rank, width) for _ in range(count))
+        self.W = nn.ModuleList([nn.Linear(width, width)] if not count else [])
+
+    def forward(self, first: torch.Tensor) -> torch.Tensor:
+        value = first
+        for inner, outer in zip(self.V, self.U, strict=True):
+            value = first * outer(inner(value)) + value
+        for each in self.W:
+            value = first * each(value) + value
+        return value
+
+
+class Shared(nn.Module):
+    """Attention over three tokens, and cross layers of both kinds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(3)
+        self.bottom, self.seen, self.top = nn.Linear(7, 24), Attention(8), nn.Linear(24, 1)
+        self.low, self.full = Crosses(24, 6, 2), Crosses(24, 0, 0)
+
+    def forward(self, numbers: torch.Tensor) -> torch.Tensor:
+        tokens = self.bottom(numbers).unflatten(-1, (3, 8))
+        return self.top(self.full(self.low(self.seen(tokens).flatten(1) / 4)))
+
+
+MODELS: dict[str, type[nn.Module]] = {"plain": Model, "shared": Shared}
+
+
 def snippet() -> dict[str, Any]:
     """What the how-to's lines define."""
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
@@ -50,9 +98,9 @@ def samples(step: int, rank: int) -> torch.Tensor:
     return torch.randn(SAMPLES, 7, generator=torch.Generator().manual_seed(100 * step + rank))
 
 
-def alone(world: int) -> list[torch.Tensor]:
+def alone(world: int, name: str = "plain") -> list[torch.Tensor]:
     """Weights after steps of one process on the samples of all."""
-    model = Model()
+    model = MODELS[name]()
     optimizer = torch.optim.SGD(model.parameters(), **SETTINGS)
     for step in range(STEPS):
         optimizer.zero_grad()
@@ -61,9 +109,9 @@ def alone(world: int) -> list[torch.Tensor]:
     return [weight.detach() for weight in model.parameters()]
 
 
-def train(document: dict[str, Any]) -> list[torch.Tensor]:
+def train(document: dict[str, Any], name: str = "plain") -> list[torch.Tensor]:
     """The same of one rank, as a job of `Processes`; of weights that are sharded the whole ones."""
-    model, optimizer = snippet()["hold"](Model(), document, torch.optim.SGD, device="cpu", **SETTINGS)
+    model, optimizer = snippet()["hold"](MODELS[name](), document, torch.optim.SGD, device="cpu", **SETTINGS)
     for step in range(STEPS):
         optimizer.zero_grad()
         model(samples(step, dist.get_rank())).square().mean().backward()
@@ -84,12 +132,12 @@ def of_four() -> Iterator[Processes]:
         yield found
 
 
-def expect_equal(processes: Processes, layers: list[HeldLayer]) -> None:
+def expect_equal(processes: Processes, layers: list[HeldLayer], name: str = "plain") -> None:
     """Each rank has the weights that one process has after the same steps."""
     world = processes.world
     document = dense_strategy(layers, Dense(optimizer="sgd", dtype="fp32"), world)
-    for own in processes.run(train, document):
-        for found, expected in zip(own, alone(world), strict=True):
+    for own in processes.run(train, document, name):
+        for found, expected in zip(own, alone(world, name), strict=True):
             torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
 
 
@@ -118,3 +166,16 @@ def test_layers_that_are_cut_train_as_one_process(of_four: Processes) -> None:
         HeldLayer("top", whole, ("layers.2",)),
     ]
     expect_equal(of_four, layers)
+
+
+def test_heads_and_cross_layers_that_are_cut_train_as_one_process(of_four: Processes) -> None:
+    """Attention by heads, low-rank cross layers by inner columns, a full one by its width, over two ranks; FSDP."""
+    whole = DenseStrategy("samples", 1, 3, 4)
+    layers = [
+        HeldLayer("bottom", whole),
+        HeldLayer("seen", DenseStrategy("heads", 2, 3, 2), ("bottom",), "attention"),
+        HeldLayer("low", DenseStrategy("inner", 2, 3, 2), ("seen",), "cross", 2),
+        HeldLayer("full", DenseStrategy("width", 2, 3, 2), ("low",), "cross", 1),
+        HeldLayer("top", whole, ("full",)),
+    ]
+    expect_equal(of_four, layers, "shared")

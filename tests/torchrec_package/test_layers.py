@@ -51,6 +51,20 @@ class Cross(nn.Module):
         return last
 
 
+class FullCross(nn.Module):
+    """Cross layers of DCNv2, equation 1 of arXiv:2008.13535."""
+
+    def __init__(self, width: int, count: int) -> None:
+        super().__init__()
+        self.products = nn.ModuleList(nn.Linear(width, width) for _ in range(count))
+
+    def forward(self, vectors: torch.Tensor) -> torch.Tensor:
+        first = last = vectors.flatten(1)
+        for product in self.products:
+            last = first * product(last) + last
+        return last
+
+
 class Dot(nn.Module):
     """All pairs of vectors (DLRM)."""
 
@@ -157,6 +171,11 @@ def cross(draw: random.Random, vectors: int, width: int) -> Drawn:
     return {"kind": "cross", "rank": rank, "count": count}, Cross(vectors * width, rank, count)
 
 
+def full_cross(draw: random.Random, vectors: int, width: int) -> Drawn:
+    count = draw.randint(1, 4)
+    return {"kind": "cross", "count": count}, FullCross(vectors * width, count)
+
+
 def dot(_: random.Random, vectors: int, width: int) -> Drawn:
     return {"kind": "dot"}, Dot()
 
@@ -199,7 +218,7 @@ def norm(_: random.Random, vectors: int, width: int) -> Drawn:
     return {"kind": "norm"}, nn.LayerNorm(width)
 
 
-KINDS = (linear, layers_per_token, cross, dot, compress, machine, wukong, attention, tower, norm)
+KINDS = (linear, layers_per_token, cross, full_cross, dot, compress, machine, wukong, attention, tower, norm)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)

@@ -7,6 +7,7 @@ from cost_models.dense_strategies import DenseStrategy
 from cost_models.workload.dense_part import Dense
 from cost_models.workload.dense_sharding import DenseSharding, DenseStrategyWord, Held, LayerSharding, ShardedOver
 from planner.exporters.fsdp2 import HeldLayer, dense_strategy, held_layers, strategy_notes
+from tests.oracles.instances import workload
 from topologies.errors import InputError
 
 BF16 = Dense(dtype="bf16", optimizer="adam")
@@ -68,6 +69,44 @@ def test_cut_layers_have_styles() -> None:
         "c": {"style": "RowwiseParallel"},
         "d": {"style": "ColwiseParallel", "output_shard": 0},
     }
+
+
+def test_heads_cross_layers_and_tokens_are_told() -> None:
+    """Linear layers inside attention and cross layers by the style of each; attention whose tokens are cut beside them,
+    whose weights every rank has."""
+    copies, whole = (3, 4), DenseStrategy("samples", 1, 3, 8)
+    told = [
+        HeldLayer("seen", DenseStrategy("heads", 2, *copies), (), "attention"),
+        HeldLayer("far", DenseStrategy("tokens", 2, 3, 8), ("seen",), "attention"),
+        HeldLayer("low", DenseStrategy("inner", 2, *copies), ("far",), "cross", 2),
+        HeldLayer("full", DenseStrategy("width", 2, *copies), ("low",), "cross", 1),
+        HeldLayer("out", whole, ("full",)),
+    ]
+    document = dense_strategy(told, BF16, 8)
+    assert document["mesh"] == {"shape": [4, 2], "dim_names": ["shard", "tensor"]}
+    assert document["parallel_plan"] == {
+        "seen": {"style": "heads", "inputs": 1, "columns": ["q_proj", "k_proj", "v_proj"], "rows": ["out_proj"]},
+        "low": {"style": "inner", "columns": ["V.0", "V.1"], "rows": ["U.0", "U.1"]},
+        "full": {"style": "width", "columns": ["W.0"], "rows": []},
+    }
+    assert document["context_parallel"] == {"ranks": 2, "rotate_method": "alltoall", "layers": ["far"]}
+    around = HeldLayer("far", DenseStrategy("tokens", 2, 3, 8), (), "attention", 1, "queries")
+    with pytest.raises(InputError, match=r"layers.far: passes queries: torch's context_parallel passes keys"):
+        dense_strategy([around, told[-1]], BF16, 8)
+
+
+def test_rules_inside_a_repeated_layer_are_no_secret() -> None:
+    """A tower of which attention alone is cut stands for layers that are held in several ways."""
+    tables = [{"name": "history", "rows": 99, "dim": 32, "pooling_factor": 8, "pooled": False}]
+    tower = {"kind": "attention_tower", "name": "tower", "heads": 4, "head_dim": 8, "sizes": [64]}
+    stated = [{"kind": "embeddings", "tables": "history"}, tower, {"kind": "linear", "out": 1}]
+    model = workload(tables, dense={"layers": stated})
+    rules = [{"match": "tower.*.attention", "cut": "heads"}]
+    sharding = DenseSharding.model_validate({"strategy": "fsdp", "layers": rules})
+    with pytest.raises(InputError, match="tower: stands for layers that are held in several ways"):
+        held_layers(model.dense, sharding, 8, 4, "plan", model.layers)
+    alike = DenseSharding(strategy="fsdp")
+    assert [each.name for each in held_layers(model.dense, alike, 8, 4, "plan", model.layers)] == ["tower", "linear"]
 
 
 @pytest.mark.parametrize(

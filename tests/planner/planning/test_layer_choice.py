@@ -117,17 +117,32 @@ def _auto(cluster: Topology, model: Workload, **more: Any) -> Plan:
     return plan(cluster, model, policy=policy, effort=0, solver="search", simulate=False)
 
 
-@pytest.mark.parametrize("name", ["dlrm-v1", "dlrm-dcnv2"])
-@pytest.mark.parametrize("nodes", [1, pytest.param(16, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("name", "nodes"),
+    [
+        ("dlrm-v1", 4),
+        ("dlrm-dcnv2", 1),
+        *(
+            pytest.param(name, nodes, marks=pytest.mark.slow)
+            for name, nodes in (("dlrm-v1", 1), ("dlrm-dcnv2", 4), ("dlrm-v1", 16), ("dlrm-dcnv2", 16))
+        ),
+    ],
+)
 def test_published_models_keep_data_parallel(name: str, nodes: int) -> None:
-    """On 8 and on 128 ranks, with the placement and the objective of a plan that says nothing of the dense part."""
-    cluster = load_topology("dgx-h100", nodes=nodes)
-    silent = plan(cluster, name, effort=0, solver="search", simulate=False)
-    chosen = _auto(cluster, load_workload(name))
+    """On 8, 32 and 128 ranks in TorchRec, which could hold layers otherwise, with the placement and the objective of a
+    plan that says nothing of the dense part; and the bound over all strategies within 5 %."""
+    cluster, model = load_topology("dgx-h100", nodes=nodes), load_workload(name)
+    runtime = Policy.model_validate({"runtime": "torchrec"})
+    silent = plan(cluster, model, policy=runtime, effort=0, solver="search", simulate=False)
+    policy = Policy.model_validate({"runtime": "torchrec", "dense": {"strategy": "auto"}})
+    chosen = plan(cluster, model, policy=policy, effort=0, solver="search", simulate=False)
+    assert chosen.objective is not None
     assert chosen.dense is not None
     assert chosen.dense.of_others == Held()
     assert chosen.dense.layers == ()
     assert (chosen.tables, chosen.objective, chosen.ranks) == (silent.tables, silent.objective, silent.ranks)
+    assert chosen.dense.by_layer is not None
+    assert chosen.objective.step_s < 1.05 * chosen.dense.by_layer.lower_bound_s
 
 
 def test_a_pair_of_large_layers_is_cut_where_their_gradients_cross_cards() -> None:

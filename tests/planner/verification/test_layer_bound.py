@@ -34,6 +34,19 @@ MODELS = {
         {"kind": "linear", "name": "c", "inputs": ["a", "b"], "out": 4_096},
         {"kind": "linear", "name": "d", "inputs": "c", "out": 1},
     ],
+    "attention": [
+        {"kind": "embeddings", "name": "places", "tables": "history"},
+        {"kind": "attention", "name": "seen", "inputs": "places", "heads": 16, "head_dim": 64, "kv_heads": 8},
+        {"kind": "attention", "name": "again", "heads": 8, "head_dim": 32, "causal": True},
+        {"kind": "pool"},
+        {"kind": "linear", "name": "top", "inputs": ["pool", "bags", "numbers"], "out": 2_048},
+        {"kind": "linear", "out": 1},
+    ],
+    "crosses": [
+        {"kind": "cross", "name": "low", "inputs": ["bags", "numbers"], "rank": 2_048, "count": 3},
+        {"kind": "cross", "name": "full", "count": 2},
+        {"kind": "mlp", "name": "top", "sizes": [4_096, 1]},
+    ],
 }  # fmt: skip
 
 
@@ -41,7 +54,7 @@ def _drawn(draw: random.Random, name: str) -> tuple[Topology, Workload]:
     """A model whose links or computing bind, on one or several nodes."""
     nodes, ranks = draw.choice([(1, 4), (2, 4), (4, 2)])
     layers = [
-        {"kind": "embeddings", "name": "bags", "tables": "*"},
+        {"kind": "embeddings", "name": "bags", "tables": "t*"},
         {"kind": "mlp", "name": "numbers", "inputs": "numerical", "sizes": [draw.choice([64, 4_096]), 64]},
         *MODELS[name],
     ]
@@ -50,6 +63,8 @@ def _drawn(draw: random.Random, name: str) -> tuple[Topology, Workload]:
     samples, pipeline = draw.choice([32, 512, 4_096]), draw.choice(["none", "sparse-dist", "prefetch"])
     rates = {"nic_bytes_per_s": draw.choice([2e9, 25e9, 100e9]), "cards": draw.choice([1, ranks])}
     tables = [{"rows": 20_000, "dim": 64, "pooling_factor": draw.choice([1, 30])} for _ in range(3)]
+    if name == "attention":
+        tables.append({"name": "history", "rows": 20_000, "dim": 256, "pooling_factor": 64, "pooled": False})
     cluster = topology(node_group("a", nodes=nodes, ranks=ranks, hbm_bytes=20e9, **rates))
     fields = {"global_batch": nodes * ranks * samples, "pipeline": pipeline, "overhead": "50us"}
     return cluster, workload(tables, dense=dense, **fields)
