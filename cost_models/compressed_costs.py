@@ -22,7 +22,7 @@ from cost_models.dense import parameter_element_bytes, size_seconds
 from cost_models.dense_size import DenseSize, LayerProduct
 from cost_models.loads import BlockLoad, Loads
 from cost_models.lookup import Lookup
-from cost_models.memory import block_bytes
+from cost_models.memory import block_bytes, stashed_bytes
 from cost_models.mixed_costs import MixedCosts
 from cost_models.model import BlockCosts, BlockMemory
 from cost_models.resources import DEVICE
@@ -174,6 +174,13 @@ class CompressedCosts(MixedCosts):
                     memory.fixed[index, counted.index(tier)] += load.fixed
                     memory.by_rows[index, counted.index(tier)] += load.by_rows
         return memory
+
+    def stashed_bytes(self, blocks: Blocks) -> Floats:
+        """[n] bytes of whole blocks that leave HBM between the passes, those of both parts of a table."""
+        size = np.zeros(len(blocks))
+        for tables, index, part in self.parts_of(blocks):
+            size[index] += stashed_bytes(tables, part)
+        return size
 
     def id_sort_seconds(self, blocks: Blocks, kind: int) -> Floats:
         """[n] seconds on the device that sorting the ids of each block takes of its update."""

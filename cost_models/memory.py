@@ -67,7 +67,7 @@ def remap_row_bytes(rows: Ints) -> Ints:
 
 def is_cached_beside(tables: Tables, blocks: Blocks) -> NDArray[np.bool_]:
     """[n] whether a block in HBM has a cache of full precision beside it."""
-    stated = (blocks.tier == HBM) & (tables.precision_cache[blocks.table] > 0)
+    stated = ((blocks.tier == HBM) | IS_STASHED[blocks.tier]) & (tables.precision_cache[blocks.table] > 0)
     return np.asarray(stated | IS_MIXED[blocks.tier])
 
 

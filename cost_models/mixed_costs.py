@@ -9,14 +9,14 @@ copy, so that each brings less of it.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from cost_models.costs_at_lines import Line
 from cost_models.joint_lines import JointLine, at_once, in_turn
 from cost_models.model import BlockCosts, BlockMemory, Column
-from cost_models.resources import Resource
+from cost_models.resources import STASHES, Resource
 from cost_models.shards import Blocks, Floats, Ints
 from cost_models.step_costs import REPLICA_SYNC, StepCosts
 
@@ -58,6 +58,8 @@ class CopiedTables:
                     shares[k, c] = _sharing(self.own, resource, k) / _sharing(self.whole, resource, k)
                 elif resource.kind == "nic":
                     shares[k, c] = cards
+                elif resource in STASHES:
+                    shares[k, c] = _groups_per_switch(self.whole, k) / _groups_per_switch(self.own, k)
                 elif resource in one.ranks_sharing:
                     shares[k, c] = one.ranks_sharing[resource] / kind.ranks_sharing[resource]
         return shares
@@ -74,6 +76,11 @@ class CopiedTables:
         moved = np.zeros((len(seconds), len(self.whole.columns)))
         moved[:, self._columns] = seconds
         return moved
+
+
+def _groups_per_switch(model: StepCosts, kind: int) -> float:
+    """How many groups of a model's tables use the PCIe switch of a kind of rank."""
+    return 1.0 if model._replication is None else model._replication.groups_per_switch[kind]
 
 
 def _sharing(model: StepCosts, resource: Resource, kind: int) -> int:
@@ -115,6 +122,7 @@ class MixedCosts(StepCosts):
                 replicas=alike,
                 own=own,
                 copy_meets_rows=self.copy_meets_rows,
+                stashes=self.stashes,
             )
             model.batching = replace(model.batching, output_copies=self.batching.output_copies)
             found.append(CopiedTables(self, model, copies))
@@ -124,6 +132,13 @@ class MixedCosts(StepCosts):
     def models_by_copies(self) -> tuple[tuple[int, StepCosts], ...]:
         """How many ranks have the same shards of tables, and whose costs those of such tables are."""
         return ((1, self), *((each.copies, each.own) for each in self._copied))
+
+    def with_output_copies(self, copies: float) -> Self:
+        """The same costs with so many copies of a shard's vectors."""
+        other = super().with_output_copies(copies)
+        parts = (replace(each, own=each.own.with_output_copies(copies)) for each in self._copied)
+        other.__dict__["_copied"] = tuple(parts)
+        return other
 
     # -- lines of the exchanges -----------------------------------------------------------------------------------
 

@@ -59,7 +59,7 @@ def cost_model(
     if stashes and (reason := why_no_stash(name, workload, replicas)):
         raise InputError.at("policy", f"no table is stashed {reason}; leave stash out", path="stash")
     if stashes:
-        return StepModel(topology, workload, reserve, exchange, stashes=True)
+        return StepModel(topology, workload, reserve, exchange, replicas=replicas, stashes=True)
     if replicas is None:
         return COST_MODELS[name](topology, workload, reserve, exchange)
     if name != StepModel.name:
@@ -93,8 +93,8 @@ def why_no_stash(name: str, workload: Workload, replicas: Replicas | None) -> st
         return f"where nothing is trained, as by {workload.name}: there is no second pass to be back for"
     if software_of(workload).static_buffers:
         return f"by {workload.software}, whose buffers are there for the whole step; use torchrec"
-    if replicas is not None:
-        return "where tables have copies, whose rows are cut and averaged in HBM (replicas)"
+    if replicas is not None and replicas.is_fully_sharded:
+        return "where copies are cut over their replicas, and gathered for both passes (fully_sharded); use default"
     return None
 
 

@@ -14,15 +14,15 @@ from cost_models.exchange_lines import ExchangeLine, end_s, fastest_line
 from cost_models.groups import reduce_scatter
 from cost_models.kinds import RankKind, rank_kinds
 from cost_models.loads import BlockLoad, Loads
-from cost_models.memory import Batching, block_bytes
+from cost_models.memory import Batching, Component, block_bytes
 from cost_models.replicas import ReplicatedCluster
 from cost_models.resources import LINK_IN, LINK_OUT, NIC_IN, NIC_OUT, WAYS, Resource
-from cost_models.shards import DATA_PARALLEL, MEMORY_HBM, Blocks, Floats, Ints
+from cost_models.shards import DATA_PARALLEL, IS_STASHED, MEMORY_DDR, MEMORY_HBM, Blocks, Floats, Ints
 from cost_models.stages import CUT_TERMS
 from cost_models.tables import Tables
 from cost_models.uplinks import shares_leaving
 from cost_models.workload.models import Workload
-from topologies.replica_groups import groups_per_card, ranks_of_groups
+from topologies.replica_groups import groups_per_card, groups_per_switch, ranks_of_groups
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,7 @@ class Replication:
         self._cluster, self._workload, self.replicas = cluster, workload, cluster.replicas
         factor, layout = self.replicas.factor, self.replicas.layout
         self.groups_per_card = tuple(groups_per_card(group, factor, layout) for group in cluster.topology.nodes)
+        self.groups_per_switch = tuple(groups_per_switch(group, factor, layout) for group in cluster.topology.nodes)
 
     @cached_property
     def gradients(self) -> Sums:
@@ -108,10 +109,13 @@ class Replication:
 
 def copied_bytes(tables: Tables, blocks: Blocks, batching: Batching) -> tuple[Floats, Floats]:
     """[n] bytes of weights and of optimizer state of blocks that are copied from group to group: gradients of
-    replicated tables are summed over all ranks, so that their copies are equal."""
+    replicated tables are summed over all ranks, so that their copies are equal. What is stashed is back by then."""
     held, kept = block_bytes(tables, blocks, batching), blocks.sharding != DATA_PARALLEL
+    is_back = IS_STASHED[blocks.tier]
+    parts: tuple[Component, ...] = ("weights", "optimizer")
     weights, state = (
-        np.asarray(held[MEMORY_HBM, part].by_rows * kept, dtype=np.float64) for part in ("weights", "optimizer")
+        np.asarray((held[MEMORY_HBM, part].by_rows + is_back * held[MEMORY_DDR, part].by_rows) * kept, dtype=np.float64)
+        for part in parts
     )
     return weights, state
 

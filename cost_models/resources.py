@@ -103,7 +103,7 @@ class Resource:
 DEVICE, HOST_LINK, PCIE, FETCHES, FRONT_END = (
     Resource(kind) for kind in ("device", "host_link", "pcie", "fetches", "front_end")
 )
-STASH, STASH_OUT, STASH_IN = (Resource(kind) for kind in ("stash", "stash_out", "stash_in"))
+STASHES = STASH, STASH_OUT, STASH_IN = tuple(Resource(kind) for kind in ("stash", "stash_out", "stash_in"))
 HOST_LINK_OUT, HOST_LINK_IN = (Resource("host_link", way) for way in WAYS)
 LINK_OUT, LINK_IN = (Resource("link", way) for way in WAYS)
 NIC_OUT, NIC_IN = (Resource("nic", way) for way in WAYS)

@@ -12,19 +12,18 @@ back: max(forward, out) + max(backward, in), which is the longest of four sums, 
 from cost_models.dense import DensePass
 from cost_models.kinds import RankKind
 from cost_models.loads import BlockLoad, Loads
-from cost_models.memory import stashed_bytes
 from cost_models.resources import HOST_LINK_IN, HOST_LINK_OUT, PCIE, STASH, STASH_IN, STASH_OUT, Resource
-from cost_models.shards import Blocks
-from cost_models.tables import Tables
+from cost_models.shards import Floats
 
 
-def stash_loads(tables: Tables, blocks: Blocks, kind: RankKind) -> Loads:
-    """What blocks that are stashed ask of the switch that ranks share on a kind of rank: both ways, and each with the
-    other pass. Rows that cross the switch or a rank's own link meanwhile, and what ranks exchange over it, meet them
-    once."""
-    one_way_s = stashed_bytes(tables, blocks) / kind.pcie_bytes_per_s
-    both, one = BlockLoad(by_rows=2 * one_way_s), BlockLoad(by_rows=one_way_s)
-    return {STASH: both, STASH_OUT: one, STASH_IN: one, PCIE: one, HOST_LINK_OUT: one, HOST_LINK_IN: one}
+def stash_loads(stashed: Floats, kind: RankKind, groups_per_switch: float) -> Loads:
+    """What blocks that stash so many bytes [n] ask of the switch that ranks share on a kind of rank, of how many groups
+    each is: both ways, and each with the other pass. Rows that cross the switch or a rank's own link meanwhile, and
+    what ranks exchange over it, meet them once."""
+    one_way_s = stashed / kind.pcie_bytes_per_s
+    own, one = BlockLoad(by_rows=one_way_s), BlockLoad(by_rows=groups_per_switch * one_way_s)
+    both = BlockLoad(by_rows=2 * groups_per_switch * one_way_s)
+    return {STASH: both, STASH_OUT: one, STASH_IN: one, PCIE: one, HOST_LINK_OUT: own, HOST_LINK_IN: own}
 
 
 def beside_stash(dense: DensePass, coded_s: float, kind: RankKind, *, returns_late: bool) -> dict[Resource, float]:

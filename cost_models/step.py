@@ -3,7 +3,7 @@
 from cost_models.compressed_costs import CompressedCosts
 from cost_models.error_bars import ErrorBars
 from cost_models.length_imbalance import length_imbalance_s
-from cost_models.shards import IS_STASHED, PlacedShards
+from cost_models.shards import PlacedShards
 from cost_models.step_error_bars import error_bars
 
 
@@ -23,9 +23,8 @@ class StepModel(CompressedCosts):
         )
 
     def error_bars(self, placed: PlacedShards) -> ErrorBars | None:
-        """The 90 % bands of a placement's step and stages; None with replicas, and with stashed tables, of which no
-        step was measured."""
-        if self.replicas is not None or IS_STASHED[placed.blocks.tier].any():
+        """The 90 % bands of a placement's step and stages; None with replicas, of which no step was measured."""
+        if self.replicas is not None:
             return None
         own = self.linearised_at(placed)
         return error_bars(own, placed, own.evaluate(placed))

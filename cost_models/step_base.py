@@ -19,7 +19,7 @@ from cost_models.layer_loads import Channel
 from cost_models.memory import Batching
 from cost_models.model import Column
 from cost_models.replication import Replication
-from cost_models.resources import DEVICE, FETCHES, LINK_IN, LINK_OUT, NIC_IN, NIC_OUT, Resource
+from cost_models.resources import DEVICE, FETCHES, LINK_IN, LINK_OUT, NIC_IN, NIC_OUT, STASH_OUT, Resource
 from cost_models.schedule import Schedule
 from cost_models.shards import Floats, Ints
 from cost_models.stages import CUT_TERMS
@@ -192,11 +192,27 @@ class StepBase:
                 self._end_no_earlier(begin_s + taken_s)
             else:
                 self._delay(summing, begin_s)
+            if schedule.stage_of_term.get("stash") == "dense":
+                self._delay_by_stash(summing)
         if schedule.ids_overlap or schedule.is_prefetched:
             fetched = schedule.fetched_over
             self._hide(beside.hidden_s(), lambda resource: resource.with_ids or resource in fetched)
         if has_cut:
             self._divide_cut(beside, taken_s)
+
+    def _delay_by_stash(self, summing: Sequence[int]) -> None:
+        """What has not left when the forward pass ends delays the backward pass, and with it the sums of its gradients
+        on these columns, which may end after it."""
+        if not summing:
+            return
+        column = self.schedule.columns.index(Column(self.schedule.stages.index("dense"), STASH_OUT))
+        sharing = self._ranks_sharing(summing)
+        for k, kind in enumerate(self.kinds):
+            end_s: Seconds = np.max(
+                [self.loads[k, c] * ranks for c, ranks in zip(summing, sharing[k], strict=True)], axis=0
+            )
+            after_s = np.maximum(end_s - self.passes[k].rest_forward_s, 0.0) / kind.pcie_ranks
+            self.loads[k, column] = np.maximum(self.loads[k, column], after_s)
 
     def _divide_cut(self, beside: BesideDense, sums_s: Floats) -> None:
         """Give each stage its part of cutting and gathering copies, and of the wait for their first bytes, where sums

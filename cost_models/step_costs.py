@@ -78,8 +78,6 @@ class StepCosts(CostsAtLines):
         for what rows wait for the copy of a batch; unset, where they may. `stashes`: whether tables may leave HBM."""
         super().__init__(topology, workload, reserve, exchange)
         self.stashes = stashes
-        if stashes:
-            self.without_error_bars = "no step with stashed tables was measured"
         self._own, replication = own, None
         if replicas is not None:
             self.replicas, self.without_error_bars = replicas, "no step of groups of ranks was measured"
@@ -279,7 +277,8 @@ class StepCosts(CostsAtLines):
         if self.schedule.is_prefetched:
             terms["beside_misses"] = lookup.beside_misses()
         if self.stashes:
-            terms["stash"] = stash_loads(tables, blocks, self.kinds[kind])
+            groups = 1.0 if self._replication is None else self._replication.groups_per_switch[kind]
+            terms["stash"] = stash_loads(self.stashed_bytes(blocks), self.kinds[kind], groups)
         terms |= self._copy_terms(lambda: lookup)
         if tables.training:
             terms["lookup_backward"] = lookup.backward()
@@ -288,14 +287,12 @@ class StepCosts(CostsAtLines):
 
     def id_sort_seconds(self, blocks: Blocks, kind: int) -> Floats:
         """[n] seconds on the device that sorting the ids of each block takes of its update."""
-        if not self.tables.training:
-            return np.zeros(len(blocks))
-        return self._lookup(blocks, kind).id_sort()
+        return self._lookup(blocks, kind).id_sort() if self.tables.training else np.zeros(len(blocks))
 
     def exchange_costs(self, blocks: Blocks, kind: int) -> BlockCosts:
         """What blocks exchange and wait for the copy of a batch, and no bytes."""
-        waits = self._copy_terms(lambda: self._lookup(blocks, kind))
-        parts = self._summed(self._exchange_terms(blocks, kind) | waits, len(blocks), kind)
+        terms = self._exchange_terms(blocks, kind) | self._copy_terms(lambda: self._lookup(blocks, kind))
+        parts = self._summed(terms, len(blocks), kind)
         none = np.zeros((len(blocks), 0))
         return BlockCosts(*parts, none, none, np.ones(len(blocks), dtype=bool))
 
@@ -307,9 +304,8 @@ class StepCosts(CostsAtLines):
         if not self.copy_meets_rows:
             return {}
         line = self.batch_copy.lines(self.loaded_bytes_per_sample)[self._own_line(COPY_CONTENTION)]
-        if not line.rows_wait:
-            return {}
-        return {COPY_CONTENTION: lookup_of().waits_for_copy(is_prefetched=self.schedule.is_prefetched)}
+        is_prefetched = self.schedule.is_prefetched
+        return {COPY_CONTENTION: lookup_of().waits_for_copy(is_prefetched=is_prefetched)} if line.rows_wait else {}
 
     def _exchange_terms(self, blocks: Blocks, kind: int) -> dict[str, Loads]:
         """What blocks exchange on a kind of rank, at the model's lines."""
@@ -369,8 +365,12 @@ class StepCosts(CostsAtLines):
         """Bytes of HBM when everything that was stashed is back, as gradients of vectors are exchanged."""
         projections = float(self.base_bytes[MEMORY_HBM]) - sum(self.peak.rank_bytes.values())
         memory = self.with_output_copies(GRADIENT_COPIES).block_memory(blocks, 0)
-        by_rows = memory.by_rows[:, MEMORY_HBM] + stashed_bytes(self.tables, blocks)
+        by_rows = memory.by_rows[:, MEMORY_HBM] + self.stashed_bytes(blocks)
         return self.peak.returned_bytes + projections, memory.fixed[:, MEMORY_HBM], by_rows
+
+    def stashed_bytes(self, blocks: Blocks) -> Floats:
+        """[n] bytes of whole blocks that leave HBM between the passes."""
+        return stashed_bytes(self.tables, blocks)
 
     def cut_copy_bytes(self, blocks: Blocks) -> Floats:
         """[n] bytes of HBM of whole blocks beside their gathered weights, where copies are cut over each other."""

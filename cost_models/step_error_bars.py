@@ -43,9 +43,7 @@ from cost_models.resources import (
     HOST_LINK_IN,
     HOST_LINK_OUT,
     PCIE,
-    STASH,
-    STASH_IN,
-    STASH_OUT,
+    STASHES,
     Resource,
 )
 from cost_models.shards import (
@@ -70,12 +68,11 @@ DATA_SHEET_90 = 0.25
 _Place = tuple[str, str]
 """device or software, and the name of one of its coefficients."""
 _CACHED: tuple[_Place, ...] = (("device", "pcie_efficiency"), ("software", "cache_fetch_passes"))
+_READ_BELOW: tuple[_Place, ...] = (("device", "pcie_efficiency"), ("software", "uvm_forward_passes_per_lookup"))
 _UPDATED_BELOW: tuple[_Place, ...] = (("device", "pcie_efficiency"), ("software", "uvm_backward_passes_per_row"))
 _BY_TIER: dict[str, list[tuple[_Place, ...]]] = {
     "lookup_forward": [
-        {"whole": (("device", "lookup_efficiency"),), "cached": _CACHED}.get(
-            row.how, (("device", "pcie_efficiency"), ("software", "uvm_forward_passes_per_lookup"))
-        )
+        (("device", "lookup_efficiency"),) if row.home == "hbm" else _CACHED if row.how == "cached" else _READ_BELOW
         for row in TIERS.values()
     ],
     "lookup_backward": [
@@ -215,8 +212,10 @@ class _StageErrors:
         busy = self._seconds - self._constant
         if self._resource is None or self._rank is None or busy <= 0:
             return
-        if self._name == BATCH_COPY or self._resource in (STASH, STASH_OUT, STASH_IN):
+        if self._name == BATCH_COPY:
             yield self._of("device", "pcie_efficiency", busy, {})
+        elif self._resource in STASHES:
+            yield from self._on_stash(self._parts(self._resource, busy), busy)
         elif self._resource == DEVICE:
             yield from self._on_device(self._parts(self._resource, busy))
         elif self._resource == FETCHES:
@@ -227,6 +226,12 @@ class _StageErrors:
             yield self._exchange(self._resource, busy)
         else:
             yield self._by_data_sheet(self._resource, busy)
+
+    def _on_stash(self, parts: _ErrorParts, busy: float) -> Iterator[Cause]:
+        """A pass of the dense part, and tables on their way."""
+        if parts.base > 0:
+            yield from self._dense(parts.base)
+        yield self._of("device", "pcie_efficiency", busy - parts.base, {})
 
     def _by_data_sheet(self, resource: Resource, seconds: float) -> Cause:
         is_uplink = resource.level is not None

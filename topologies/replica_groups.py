@@ -52,6 +52,12 @@ def groups_per_card(group: NodeGroup, factor: int, layout: Layout) -> float:
     return max(1.0, factor * min(nics.count, ranks // factor) / nics.count)
 
 
+def groups_per_switch(group: NodeGroup, factor: int, layout: Layout) -> float:
+    """How many of `factor` groups the PCIe switch of a rank of a node group serves."""
+    ranks = group.links.pcie.accelerators_per_switch
+    return 1.0 if layout == "inter" else ranks / max(1, ranks // factor)
+
+
 def _refuse(topology: Topology, factor: int, layout: Layout, why: str) -> None:
     raise InputError.at("replicas", f"{factor} groups in {layout} layout on {topology.name}: {why}")
 

@@ -14,6 +14,7 @@ from cost_models.shards import (
     IS_IN_PLACE,
     IS_MIXED,
     IS_SPLIT,
+    IS_STASHED,
     KEEPS_STATE_BELOW,
     RANK,
     Floats,
@@ -70,7 +71,7 @@ class ShardCounts:
         tier = self.blocks.tier
         stated = tables.precision_cache[self.table] > 0
         self.precise: Flags = stated | IS_MIXED[tier] | (IS_CACHED[tier] & tables.needs_cache(self.blocks))
-        self.cached: Flags = IS_CACHED[tier] | IS_MIXED[tier] | ((tier == HBM) & stated)
+        self.cached: Flags = IS_CACHED[tier] | IS_MIXED[tier] | (((tier == HBM) | IS_STASHED[tier]) & stated)
         self.home: Ints = HOME[tier]
         self.state_home: Ints = state_memory(self.blocks)
         self.state_apart: Flags = KEEPS_STATE_BELOW[tier] | (self.state_home != self.home)
@@ -146,7 +147,8 @@ class ShardCounts:
     def held_share(self) -> Floats:
         """[n] of the table's rows that its cache holds."""
         blocks = self.blocks
-        return np.where(blocks.tier == HBM, self.tables.precision_cache[blocks.table], blocks.cache_fraction)
+        beside = (blocks.tier == HBM) | IS_STASHED[blocks.tier]
+        return np.where(beside, self.tables.precision_cache[blocks.table], blocks.cache_fraction)
 
     @cached_property
     def whole_elements(self) -> Floats:

@@ -22,6 +22,7 @@ Counts = Callable[[Workload, PlacedShards], ShardCounts]
 _OF_ROWS = (
     *("forward_s", "backward_s", "forward_host_bytes", "forward_host_s", "backward_host_bytes", "backward_host_s"),
     *("fetched_bytes", "fetched_s", "replica_gradient_bytes", "sharded_weight_bytes", "sharded_state_bytes"),
+    "stashed_bytes",
 )
 """What the rows of a remainder ask for like those of any table."""
 

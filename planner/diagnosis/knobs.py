@@ -12,6 +12,7 @@ from cost_models.activations import is_checkpointable, kept_elements
 from cost_models.dense_sharding import dense_bytes, is_shardable, sharding_of
 from cost_models.dense_update import why_no_groups
 from cost_models.model import CostModel
+from cost_models.registry import why_no_stash
 from cost_models.shards import HOME_OF_TIER, PLACEMENT_TIERS, SHARDINGS, STATE_PLACES, USUAL_SHARDINGS, MemoryTier
 from cost_models.towers import divides
 from cost_models.workload.checkpoints import in_words
@@ -24,12 +25,24 @@ from planner.formulation.checkpoint_choices import with_checkpointing
 from planner.formulation.dense_choices import with_sharding
 from planner.formulation.policy import USUAL_TIERS, Policy
 from planner.formulation.runtimes import RUNTIMES
+from planner.formulation.stash_words import AUTO, TIER_OF_WAY
 from planner.problem.numbers import Floats
 from topologies.cluster import MOST_RANKS, NodeGroup, Topology
 from topologies.units import MOST_BYTES, format_bytes
 
 Kind = (
-    Literal["tiers", "nodes", "reserve", "dtype", "optimizer", "optimizer_state", "shardings", "dense", "checkpointing"]
+    Literal[
+        "tiers",
+        "nodes",
+        "reserve",
+        "dtype",
+        "optimizer",
+        "optimizer_state",
+        "stash",
+        "shardings",
+        "dense",
+        "checkpointing",
+    ]
     | MemoryTier
 )
 MOST_GROWTH = 64
@@ -98,6 +111,7 @@ def knobs_of(model: CostModel, policy: Policy, bytes_short: Floats) -> Iterator[
     yield from _dtype(now)
     yield from _optimizer(now)
     yield from _optimizer_state(now, model)
+    yield from _stash(now, model)
     yield from _shardings(now)
     yield from _dense(now, model)
     yield from _checkpointing(now, model)
@@ -217,6 +231,22 @@ def _optimizer_state(now: PlanningInputs, model: CostModel) -> Iterator[Knob]:
         now, "optimizer_state", STATE_PLACES, used, missing, lambda added: f"optimizer state in {' or '.join(added)}"
     )
     return _knob_of_changes("optimizer_state", ",".join(used), changes, f"optimizer state in {' or '.join(missing)}")
+
+
+def _stash(now: PlanningInputs, model: CostModel) -> Iterator[Knob]:
+    """Rows and optimizer state out of HBM between the passes, table by table, where cost model, workload, runtime and
+    cluster know how, and not every way is allowed already."""
+    used, policy = now.policy.stash or ("none",), now.policy
+    has_way = any(TIER_OF_WAY[way] in RUNTIMES[policy.runtime].tiers for way in TIER_OF_WAY if way != "none")
+    has_room = any(group.memory("ddr") is not None for group in now.topology.nodes)
+    if why_no_stash(model.name, now.workload, model.replicas) or not (has_way and has_room):
+        return iter(())
+    if set(used) == set(TIER_OF_WAY):
+        return iter(())
+    inputs = replace(now, policy=policy.model_copy(update={"stash": tuple(TIER_OF_WAY)}))
+    words = "tables in DDR between the passes where that frees HBM for activations (stash auto)"
+    changes = [Change(inputs, AUTO, f"--stash {AUTO}", words)]
+    return _knob_of_changes("stash", ",".join(used), changes, "stashing tables between the passes")
 
 
 def _allowing(

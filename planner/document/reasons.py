@@ -36,7 +36,16 @@ class Remedy(Record):
 
     change: (
         Literal[
-            "tiers", "nodes", "reserve", "dtype", "optimizer", "optimizer_state", "shardings", "dense", "checkpointing"
+            "tiers",
+            "nodes",
+            "reserve",
+            "dtype",
+            "optimizer",
+            "optimizer_state",
+            "stash",
+            "shardings",
+            "dense",
+            "checkpointing",
         ]
         | MemoryTier
     )

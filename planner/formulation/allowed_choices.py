@@ -92,6 +92,7 @@ class AllowedChoices:
         dtypes[named] = np.arange(len(DTYPES)) == of.dtype[v][named, None]
         cached = ~np.isnan(of.cache[v])
         tiers[cached, HBM_MIXED], tiers[cached, HBM] = tiers[cached, HBM], False
+        tiers[np.ix_(cached, IS_STASHED)] = False  # a stash has no cache of the plan's beside it
         caches[cached] = np.nan
         caches[cached, 0] = of.cache[v][cached]
         return replace(

@@ -20,6 +20,7 @@ from cost_models.shards import (
     SHARDING_ROWS,
     SHARDINGS,
     STATE_PLACES,
+    TIERS,
     USUAL_SHARDINGS,
     WITHIN_NODE,
     Sharding,
@@ -104,8 +105,8 @@ class _Resolver(Narrowing):
         self.follow_ranks()
         self._refuse_formats_of_runtime()
         self._refuse_caches_of_copies()
-        widen_by_stash(self, self.stash)
         self.precision.widen(self.tiers)
+        widen_by_stash(self, self.stash)
         variants = variants_of(self)
         self.leave_what_there_is()
         self.refuse_nothing_left()
@@ -185,7 +186,8 @@ class _Resolver(Narrowing):
         if model.replicas is None:
             return
         words = f"{model.replicas.words}, which are in HBM"
-        self.narrow("tiers", ("replicas",), words, copied, [tier == "hbm" for tier in PLACEMENT_TIERS])
+        in_hbm = [tier == "hbm" or row.how == "stashed" for tier, row in TIERS.items()]
+        self.narrow("tiers", ("replicas",), words, copied, in_hbm)
         self.narrow("states", ("replicas",), words, copied, [place == "with_table" for place in STATE_PLACES])
         self.rules.append((words, copied))
         self._apply_rules_of_replicas(model.replicas)

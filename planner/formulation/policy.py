@@ -248,7 +248,6 @@ class Policy(Limits):
             ),
             ("exchange", "robust plans are of one exchange, flat or sptt", self.exchange == "auto"),
             ("variants", "robust plans are of the tables that the workload says", self.variants is not None),
-            ("stash", "robust plans are of tables that stay where they are", self.stashes),
         ):
             if self.robust is not None and is_there:
                 raise ConflictError(f"{words}; leave one of both out", "robust", name)
@@ -259,16 +258,6 @@ class Policy(Limits):
         if self.variants is not None and self.replicas is not None:
             message = "which copies a table has is chosen for the tables that the workload says; leave one of both out"
             raise ConflictError(message, "variants", "replicas")
-        return self
-
-    @model_validator(mode="after")
-    def _stashed_as_stated(self) -> Self:
-        if self.stashes and self.variants is not None:
-            message = "what is stashed is chosen for the tables that the workload says; leave one of both out"
-            raise ConflictError(message, "variants", "stash")
-        if self.stashes and self.replicas is not None:
-            message = "tables that have copies stay in HBM, where these are averaged; leave one of both out"
-            raise ConflictError(message, "replicas", "stash")
         return self
 
     @property

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from cost_models.model import CostModel
-from cost_models.shards import HBM, IS_STASHED, PLACEMENT_TIERS, STASHES_STATE
+from cost_models.shards import HBM, HBM_MIXED, IS_STASHED, PLACEMENT_TIERS, STASHES_STATE
 from planner.formulation.narrowing import Narrowing
 from planner.formulation.runtimes import RUNTIMES, Runtime
 from planner.formulation.stash_words import TIER_OF_WAY, StashWay
@@ -45,6 +45,7 @@ class StashRules:
                 tiers[table, code] = was_in_hbm & (way in left) & possible[table, code]
             if "none" in left:
                 continue
+            tiers[table, HBM_MIXED] = False
             if not was_in_hbm:
                 yield f"{self._name(table)} may not be in HBM by another key, and what is in HBM is stashed"
             elif not tiers[table, IS_STASHED].any():
@@ -58,17 +59,11 @@ class StashRules:
         possible &= np.array([tier in runtime for tier in PLACEMENT_TIERS]) | ~IS_STASHED
         of, every = model.tables, np.arange(count)
         stateless = of.row_state_bytes(every, of.dim) == 0
-        for table, profile in enumerate(model.workload.tables):
+        for table in range(count):
             why_not[table] = f"its rows are no part of what {self._runtime} stashes"
             if stateless[table]:
                 possible[table] &= ~STASHES_STATE
                 why_not[table] = "its optimizer has no state that could be stashed"
-            if profile.precision_cache is not None:
-                possible[table] &= ~IS_STASHED
-                why_not[table] = "a table beside a precision_cache stays in HBM"
-            if model.workload.compressor_of(profile).has_two_parts:
-                possible[table] &= ~IS_STASHED
-                why_not[table] = "tables of two parts stay in HBM"
         return possible, why_not
 
     def _name(self, table: int) -> str:

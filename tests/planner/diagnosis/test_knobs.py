@@ -57,6 +57,8 @@ def _as_flagged(flags: str, cluster: Topology, trained: Workload) -> tuple[Topol
         override(documents[which], rest, value, models[which], flags)
     elif flag == "--nodes":
         override(documents["topology"], "nodes.0.count", text, Topology, flags)
+    elif flag == "--stash":
+        policy["stash"] = Policy.model_validate({"stash": text}).stash
     else:
         policy[flag.removeprefix("--").replace("-", "_")] = tuple(text.split(","))
     return validate(documents["topology"], Topology), validate(documents["workload"], Workload), policy
@@ -93,7 +95,7 @@ def test_flags_say_what_is_changed_and_nothing_else_is(cluster: Topology) -> Non
             assert change.inputs.workload == typed, change.flags
             assert change.inputs.policy == policy.model_copy(update=narrowed), change.flags
             assert change.value in change.flags
-    assert {"nodes", "hbm", "ddr", "tiers", "shardings", "dtype", "optimizer", "optimizer_state"} <= kinds
+    assert {"nodes", "hbm", "ddr", "tiers", "shardings", "dtype", "optimizer", "optimizer_state", "stash"} <= kinds
 
 
 def test_what_is_offered_is_what_the_question_leaves_open() -> None:
@@ -101,9 +103,9 @@ def test_what_is_offered_is_what_the_question_leaves_open() -> None:
     cluster = topology(EVERY_MEMORY | {"reserve": {"hbm": 0.05, "ddr": 0, "ssd": 0, "scm": 0, "remote": 0.1}})
     every = [knob.kind for knob in _knobs(cluster)]
     assert every.count("reserve") == 2
-    assert {*every} == {"nodes", *MEMORY_TIERS, "reserve", "dtype", "optimizer_state", "optimizer"}
+    assert {*every} == {"nodes", *MEMORY_TIERS, "reserve", "dtype", "optimizer_state", "stash", "optimizer"}
     hbm_alone = [knob.kind for knob in _knobs(cluster, Policy(tiers=("hbm",)))]
-    assert {*hbm_alone} == {"tiers", "nodes", "hbm", "reserve", "dtype", "optimizer", "optimizer_state"}
+    assert {*hbm_alone} == {"tiers", "nodes", "hbm", "reserve", "dtype", "optimizer", "optimizer_state", "stash"}
     stated = workload([{**table, "dtype": "fp32", "optimizer": "adam"} for table in TABLES])
     assert not {"dtype", "optimizer"} & {knob.kind for knob in _knobs(cluster, trained=stated)}
     served = workload(TABLES, mode="inference")
