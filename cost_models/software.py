@@ -4,7 +4,7 @@ Where a workload states nothing, the profile's `step_overhead_s` holds, one numb
 stated mode makes it the sum of what the host does: for the step, for each module of tables, each table and each layer.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cost_models.coefficients import (
     Coefficient,
@@ -13,6 +13,8 @@ from cost_models.coefficients import (
     host_coefficients,
     software_coefficients,
 )
+from cost_models.workload.checkpoints import is_checkpointed
+from cost_models.workload.layer_graph import SizedLayer
 from cost_models.workload.models import SoftwareMode, Workload
 from cost_models.workload.towers import Towers
 
@@ -39,6 +41,9 @@ class HostCounts:
     """Compiled dense parts."""
     captured: int = 0
     """Dense parts, with their optimizer, that are captured as a graph."""
+    checkpointed_blocks: int = 0
+    layers_again: int = 0
+    """Dense layers of these blocks, which the host launches once more in the backward pass."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +66,8 @@ def host_parts(host: HostCoefficients, counts: HostCounts, factor: float = 1.0) 
         ("tables", counts.tables, "table_s"),
         ("dense layers", counts.layers, "layer_s"),
         ("optimizer state of dense layers", counts.stateful_layers, "state_s"),
+        ("checkpointed blocks", counts.checkpointed_blocks, "checkpoint_block_s"),
+        ("dense layers that go forward again", counts.layers_again, "checkpoint_layer_s"),
         ("entering the compiled dense part", counts.compiled, "compiled_step_s"),
         ("what compiling saves of dense layers", -counts.layers * counts.compiled, "compiled_layer_saved_s"),
         ("launching the captured dense part", counts.captured, "replay_s"),
@@ -82,14 +89,30 @@ def host_counts(workload: Workload) -> HostCounts:
     has_state = workload.mode == "training" and workload.dense.keeps_state
     stateful = layers if has_state else 0
     compiled = min(layers, 1) if mode == "compiled" else 0
-    return HostCounts(len(modules), 0, len(workload.tables), layers, stateful, compiled)
+    again = () if compiled else checkpointed_layers(workload)
+    blocks = len({layer.block for layer in again})
+    return HostCounts(
+        len(modules), 0, len(workload.tables), layers, stateful, compiled, 0, blocks, sum(map(_products, again))
+    )
 
 
 def dense_layers(workload: Workload) -> int:
     """Matrix products of the dense part with weights; of one that is given by its totals, as many as the DLRM's."""
     if workload.dense.macs_per_sample is not None:
         return EAGER_LAYERS if workload.dense.macs_per_sample else 0
-    return sum(product.has_weights for layer in workload.layers for product in layer.products)
+    return sum(map(_products, workload.layers))
+
+
+def checkpointed_layers(workload: Workload) -> tuple[SizedLayer, ...]:
+    """Those that go forward again in the backward pass: what compiled or captured dense parts compute again is in
+    kernels that are launched anyhow."""
+    again = workload.dense.checkpointing
+    layers = (layer for layer in workload.layers if layer.kind != "embeddings")
+    return tuple(layer for layer in layers if is_checkpointed(again, layer.stated, layer.block))
+
+
+def _products(layer: SizedLayer) -> int:
+    return sum(product.has_weights for product in layer.products)
 
 
 def tower_layers(towers: Towers | None) -> int:
@@ -111,6 +134,8 @@ def host_work(workload: Workload) -> tuple[HostPart, ...]:
     if host is None or workload.overhead is not None:
         return ()
     counts = host_counts(workload)
+    if workload.software_mode is None:
+        counts = replace(counts, checkpointed_blocks=0, layers_again=0)
     fitted_to = HostCounts(1, 0, EAGER_TABLES, EAGER_LAYERS, 0) if workload.software_mode else counts
     return host_parts(host, counts, overhead_s / sum(part.seconds for part in host_parts(host, fitted_to)))
 

@@ -212,6 +212,8 @@ class HostCoefficients(NamedCoefficients):
     table_s: Coefficient
     layer_s: Coefficient
     state_s: Coefficient
+    checkpoint_block_s: Coefficient
+    checkpoint_layer_s: Coefficient
     compiled_step_s: Coefficient
     compiled_layer_saved_s: Coefficient
     replay_s: Coefficient
