@@ -1,7 +1,7 @@
 """`python -m benchmarks.gloo.checkpointing`: what computing blocks again costs the host, in processor time.
 
-Stacks of linear layers of 16 columns, which have next to nothing to compute, forward and backward on one thread: plain, and
-with `torch.utils.checkpoint` around each block. The least of five quarters of a run counts. Written as CSV.
+Stacks of linear layers of 16 columns, which have next to nothing to compute, forward and backward on one thread: plain,
+and with `torch.utils.checkpoint` around each block. The least of five medians counts. Written as CSV.
 """
 
 import time

@@ -15,9 +15,11 @@ from planner.document.plan import Plan
 from planner.formulation.formulation import Formulation
 from planner.formulation.policy import Policy, offered
 from planner.formulation.question import Question
+from planner.planning.dense_choice import best_of_dense
 from planner.planning.exchanges import PlannedUnder, planned_under_each
 from planner.planning.integer_solution import Solver, expect_programme
 from planner.planning.pipeline import Pipeline, Searched, Steps
+from planner.planning.question_bound import bound_of_question
 from planner.problem.load_state import load_state
 from planner.solvers.limits import SearchLimits
 from topologies.cluster import Topology
@@ -98,12 +100,16 @@ class SizeSearches:
         return candidate
 
     def _judged_under_each(self, question: Question, nodes: int) -> Iterator[tuple[Candidate, Searched]]:
-        """A size under each exchange of vectors that the policy leaves open, until one does, or memory is too small."""
-        for exchange in question.exchanges:
-            candidate, searched = self._judged(self._formulation(question.settled(exchange)), nodes)
-            yield candidate, searched
-            if candidate.suffices or candidate.status == "infeasible":
-                return
+        """A size in each way to checkpoint and under each exchange of vectors that the policy leaves open, until one
+        does, or memory is too small."""
+        for way in question.choices_of_checkpointing():
+            for exchange in way.exchanges:
+                candidate, searched = self._judged(self._formulation(way.settled(exchange)), nodes)
+                yield candidate, searched
+                if candidate.suffices:
+                    return
+                if candidate.status == "infeasible":
+                    break
 
     def _judged(self, formulation: Formulation, nodes: int) -> tuple[Candidate, Searched]:
         """A size under one exchange of vectors."""
@@ -129,17 +135,28 @@ class SizeSearches:
         """A size that does with its plan, as `planner plan` finds it: the search goes on beyond the target."""
         question = self._question(tiers, candidate.nodes)
         limits = SearchLimits(gap=self.gap, effort=self.effort, seed=self.seed, stop=self.is_over)
-        found: dict[str, Candidate] = {}
+        found: dict[tuple[object, str], Candidate] = {}
 
         def under(asked: Question, limits: SearchLimits, former: PlannedUnder | None) -> PlannedUnder:
             start = None if former is None else former.searched
             pipeline = Pipeline(asked.policy, limits, solver=self.solver, start=start)
             final = self._finished(pipeline, self._formulation(asked))
-            found[final.formulation.model.exchange] = self._candidate(final, candidate.nodes)
+            key = asked.workload.dense.checkpointing, final.formulation.model.exchange
+            found[key] = self._candidate(final, candidate.nodes)
             return PlannedUnder(pipeline.assembled(final), final.formulation, final)
 
-        plan = planned_under_each(question, limits, under)
-        return _beside(found[plan.provenance.exchange], plan), Pipeline(question.policy, limits).simulated(plan)
+        def planned(way: Question, left: SearchLimits, _: object = None) -> Plan:
+            return planned_under_each(way, left, under)
+
+        ways = question.choices_of_checkpointing()
+        plan = (
+            planned(ways[0], limits)
+            if len(ways) == 1
+            else best_of_dense(ways, lambda way, tell: bound_of_question(way, limits, tell), planned, limits, None)
+        )
+        checkpointing = ways[0].workload.dense.checkpointing if plan.dense is None else plan.dense.checkpointing
+        own = found[checkpointing, plan.provenance.exchange]
+        return _beside(own, plan), Pipeline(question.policy, limits).simulated(plan)
 
     def _finished(self, pipeline: Pipeline, formulation: Formulation) -> Searched:
         model = formulation.model
@@ -223,11 +240,13 @@ class SizeSearches:
 
 
 def _verdict(found: Sequence[tuple[Candidate, Searched]]) -> tuple[Candidate, Searched]:
-    """What is said of a size that was judged under each exchange of vectors: that it does under one, or why it does
-    under none: the one that no proof rules out, or with the lowest bound."""
+    """What is said of a size that was judged in each way to checkpoint and under each exchange of vectors: that it does
+    in one, or why it does in none: the one that no proof rules out, or that fits with the lowest bound."""
 
-    def order(each: tuple[Candidate, Searched]) -> tuple[bool, bool, float]:
-        return not each[0].suffices, each[0].is_proven, each[0].lower_bound_s or 0.0
+    def order(each: tuple[Candidate, Searched]) -> tuple[bool, bool, bool, float]:
+        candidate = each[0]
+        is_short = candidate.status == "infeasible"
+        return not candidate.suffices, candidate.is_proven, is_short, candidate.lower_bound_s or 0.0
 
     return min(found, key=order)
 

@@ -13,12 +13,12 @@ from pathlib import Path
 
 from cost_models.shards import BELOW_HBM, HOME_OF_TIER, PlacementTier
 from cost_models.towers import divides
+from cost_models.workload.checkpoints import in_words
 from cost_models.workload.models import Workload
 from planner.capacity.candidates import Candidate, descend
 from planner.capacity.size_floor import size_floor
 from planner.capacity.size_searches import Interrupted, SizeSearches, resized
 from planner.document.plan import Plan
-from planner.formulation.checkpoint_choices import expect_one_checkpointing
 from planner.formulation.dense_choices import expect_one_strategy
 from planner.formulation.policy import Policy, policy_document
 from planner.formulation.software import input_warnings, priced_as_run
@@ -88,7 +88,6 @@ def size(
     allowed = validate(rules, Policy)
     allowed.expect_nominal("sizes are those")
     expect_one_strategy(allowed.dense, "sizes are those")
-    expect_one_checkpointing(allowed.checkpointing, "sizes are those")
     allowed.expect_no_moves()
     index = group_index(topology, group)
     if max_nodes < 1:
@@ -180,6 +179,8 @@ def _sized(
         notes += _oddities(seen, least)
         if searches.policy.exchange == "auto":
             notes.append(_exchange_note(plan))
+        if searches.policy.checkpointing == "auto" and plan.dense is not None:
+            notes.append(f"checkpointing auto: {in_words(plan.dense.checkpointing)} at the answer")
         seen[least] = answer
     if not finished:
         notes.append("interrupted: not all sizes were judged")

@@ -44,7 +44,6 @@ def memory(
     if plan is None and course:
         raise typer.BadParameter("--course is of a plan document: before a plan no rank holds anything")
 
-    from planner.formulation.checkpoint_choices import expect_one_checkpointing
     from planner.formulation.dense_choices import expect_one_strategy
     from planner.formulation.policy import Policy
     from planner.reports import memory as report
@@ -74,7 +73,6 @@ def memory(
         rules.expect_nominal("memory is that")
         rules.expect_stated_tables("memory is that")
         expect_one_strategy(rules.dense, "memory is that")
-        expect_one_checkpointing(rules.checkpointing, "memory is that")
         rules.expect_no_goals("memory is that of any plan")
         records, warning = report.of_inputs(cluster, model, rules), None
     if output_format.is_text:

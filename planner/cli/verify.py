@@ -124,12 +124,11 @@ def _with_strategy_of(document: "Plan", workload: "Workload") -> "Workload":
     from cost_models.workload.dense_sharding import DenseSharding
     from planner.document.dense import TrainedDense
     from planner.document.planned import planned_inputs
-    from planner.formulation.checkpoint_choices import with_checkpointing
+    from planner.formulation.checkpoint_choices import checkpointed_as_found
     from planner.formulation.dense_choices import with_sharding
 
     policy, found = document.provenance.policy, TrainedDense.stated_by(planned_inputs(document)[1])
-    if policy.checkpointing == "auto" and workload.dense.checkpointing is None:
-        workload = with_checkpointing(workload, found.checkpointing)
+    workload = checkpointed_as_found(workload, policy.checkpointing, found.checkpointing)
     if policy.dense is None or policy.dense.settled is not None or workload.dense.sharding is not None:
         return workload
     return with_sharding(workload, DenseSharding(strategy=found.strategy, over=found.over, layers=found.layers))

@@ -38,11 +38,12 @@ def checkpoint_candidates(choice: CheckpointingChoice | None, workload: Workload
     return (workload, full) if is_checkpointable(full) else (workload,)
 
 
-def expect_one_checkpointing(choice: CheckpointingChoice | None, what: str) -> None:
-    """Raise InputError for a policy that leaves checkpointing open to `what`, of one way alone."""
-    if choice == "auto":
-        message = f"auto is for plans, and {what} of one way; give none or full"
-        raise InputError.at("policy", message, path="checkpointing")
+def checkpointed_as_found(
+    workload: Workload, choice: CheckpointingChoice | None, found: Checkpointing | None
+) -> Workload:
+    """The workload in the way that a plan has, where the policy leaves it open and the workload states none."""
+    is_open = choice == "auto" and workload.dense.checkpointing is None
+    return with_checkpointing(workload, found) if is_open else workload
 
 
 def expect_settled_checkpointing(choice: CheckpointingChoice | None, workload: Workload, cost_model: str) -> None:

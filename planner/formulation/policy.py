@@ -241,11 +241,6 @@ class Policy(Limits):
             ("goals", "a robust plan is the one with the least quantile", self.goals is not None),
             ("replicas", "robust plans are those of one world", self.replicas is not None),
             ("dense", "robust plans are those of a replicated dense part", self.dense is not None),
-            (
-                "checkpointing",
-                "robust plans are of the dense part that the workload says",
-                self.checkpointing == "auto",
-            ),
             ("exchange", "robust plans are of one exchange, flat or sptt", self.exchange == "auto"),
             ("variants", "robust plans are of the tables that the workload says", self.variants is not None),
         ):

@@ -85,14 +85,16 @@ class Question:
                 if value is not None:
                     message = f"plans with {name} have a replicated dense part; leave {name} or the strategy out"
                     raise InputError.at("dense", message, path="strategy")
-        choice = policy.checkpointing if self.cost_model == "physical" else None
-        found = [workload for each in held for workload in checkpoint_candidates(choice, each)]
-        if len(found) > 1 and policy.checkpointing == "auto" and policy.replicas is not None:
-            message = "plans with replicas are of one way; give none or full, or leave replicas out"
-            raise InputError.at("policy", message, path="checkpointing")
+        found = [way.workload for each in held for way in replace(self, workload=each).choices_of_checkpointing()]
         if is_left_to_workload(policy.dense, self.workload):
             policy = policy.model_copy(update={"dense": None})
         return [replace(self, workload=workload, policy=policy) for workload in found]
+
+    def choices_of_checkpointing(self) -> list["Question"]:
+        """The question for each way to checkpoint the dense part that there is, not checkpointed first. Raises
+        InputError as `checkpoint_candidates` does."""
+        choice = self.policy.checkpointing if self.cost_model == "physical" else None
+        return [replace(self, workload=each) for each in checkpoint_candidates(choice, self.workload)]
 
     @property
     def groups(self) -> str:

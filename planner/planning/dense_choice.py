@@ -1,5 +1,6 @@
 """The best of several strategies of the dense part, with what was found of the others."""
 
+import math
 from collections.abc import Sequence
 
 from planner.document.dense import OtherDense, TrainedDense
@@ -34,6 +35,37 @@ def best_of_dense(
     assert best.dense is not None
     best = best.model_copy(update={"dense": best.dense.model_copy(update={"others": tuple(others)})})
     return with_layer_bound(best)
+
+
+def best_of_robust(
+    questions: Sequence[Question], planned: Planned, limits: SearchLimits, progress: Progress | None
+) -> Plan:
+    """The robust plan with the smallest quantile of the step, the first of equals, with what was found of the others;
+    where nothing fits, that of the least bytes says why. No bound of the step at the means rules a quantile out, so
+    that each is planned."""
+    clock, workloads = Clock(limits), [each.workload for each in questions]
+    words = [TrainedDense.stated_by(each).words for each in workloads]
+
+    def tell_of(number: int) -> Progress:
+        return lambda step, best_s, _: progress(f"{words[number]}: {step}", best_s, None) if progress else None
+
+    plans = [planned(each, limits.left_of(clock), tell_of(number)) for number, each in enumerate(questions)]
+    ranked = [(_overfull(plan), quantile_s(plan), number) for number, plan in enumerate(plans)]
+    taken = min(ranked)[-1] if any(plan.robust for plan in plans) else leanest(questions[0].topology, workloads)
+    others = [_other(questions[n], Found(plan, None)) for n, plan in enumerate(plans) if n != taken]
+    best = plans[taken]
+    assert best.dense is not None
+    return best.model_copy(update={"dense": best.dense.model_copy(update={"others": tuple(others)})})
+
+
+def quantile_s(plan: Plan) -> float:
+    """The quantile of a robust plan's step in the scenarios that it was sought in; infinite without one."""
+    return math.inf if plan.robust is None else plan.robust.sampled.planned.quantile_s
+
+
+def _overfull(plan: Plan) -> float:
+    overfull = None if plan.robust is None else plan.robust.sampled.planned.overfull
+    return math.inf if overfull is None else overfull
 
 
 def _other(question: Question, found: Found) -> OtherDense:

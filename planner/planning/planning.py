@@ -1,5 +1,6 @@
 """Planning in one call: the steps from a cluster and a workload to a plan document."""
 
+import itertools
 import math
 import numbers
 from collections.abc import Callable, Sequence
@@ -19,14 +20,14 @@ from planner.document.planned import planned_inputs, planned_replicas
 from planner.formulation.dense_choices import with_sharding
 from planner.formulation.policy import Policy
 from planner.formulation.question import Question, narrowed_policy
-from planner.planning.dense_choice import best_of_dense
+from planner.planning.dense_choice import best_of_dense, best_of_robust
 from planner.planning.exchanges import PlannedUnder, planned_under_each
 from planner.planning.following import Following, FormerTerms
 from planner.planning.integer_solution import Solver, expect_programme, expect_solver
 from planner.planning.pipeline import Pipeline, Steps
-from planner.planning.protocols import relaxed_s
+from planner.planning.question_bound import bound_of_question
 from planner.planning.remedy_finder import RemedyFinder
-from planner.planning.replica_choice import best_of_replicas
+from planner.planning.replica_choice import best_of_replicas, of_each_group
 from planner.planning.robust_plan import robust
 from planner.planning.time_limit import TimeLimit
 from planner.solvers.incumbent import Progress
@@ -113,21 +114,42 @@ def plan(
     strategies = question.choices_of_dense()
     if terms is not None:
         strategies = _with_strategy_of(terms, strategies)
-    choices = [each for strategy in strategies for each in strategy.choices_of_replicas()]
+    groups = [strategy.choices_of_replicas() for strategy in strategies]
+    choices = list(itertools.chain.from_iterable(groups))
     if terms is not None:
         choices = _with_groups_of(terms, choices)
     if len(choices) == 1:
         return _planned(choices[0], limits, terms, progress, solver, simulate=simulate)
+    best = _best_of(strategies, choices, limits, progress, solver, simulate=simulate)
+    return with_simulation(best) if simulate and question.policy.robust is None else best
+
+
+def _best_of(
+    strategies: list[Question],
+    choices: list[Question],
+    limits: SearchLimits,
+    progress: Progress | None,
+    solver: Solver,
+    *,
+    simulate: bool,
+) -> Plan:
+    """The best of several strategies of the dense part, or of several choices of replicas for each: `choices` are all
+    of these. Scenarios are simulated with each robust plan."""
+    is_robust = choices[0].policy.robust is not None
 
     def planned(each: Question, left: SearchLimits, tell: Progress) -> Plan:
-        return _planned(each, left, None, _of_one_exchange(each, tell), solver, simulate=False)
+        return _planned(each, left, None, _of_one_exchange(each, tell), solver, simulate=simulate and is_robust)
 
     def bounded(each: Question, tell: Progress) -> float | None:
-        return _bounded(each, limits, tell)
+        return bound_of_question(each, limits, tell)
 
-    best_of = best_of_replicas if len(strategies) == 1 else best_of_dense
-    best = best_of(choices, bounded, planned, limits, progress)
-    return with_simulation(best) if simulate else best
+    if len(strategies) == 1:
+        return best_of_replicas(choices, bounded, planned, limits, progress)
+    if is_robust:
+        return best_of_robust(choices, planned, limits, progress)
+    if len(choices) == len(strategies):
+        return best_of_dense(choices, bounded, planned, limits, progress)
+    return best_of_dense(strategies, *of_each_group(bounded, planned), limits, progress)
 
 
 def _expect_scenarios(question: Question, *, follows: bool) -> None:
@@ -191,22 +213,6 @@ def _planned(
 
     plan = planned_under_each(question, limits, under)
     return Pipeline(question.policy, limits, Steps(simulates=simulate), progress).simulated(plan)
-
-
-def _bounded(question: Question, limits: SearchLimits, progress: Progress) -> float | None:
-    """The bound of a question that leaves no choice of replicas, under all exchanges that it leaves open, without a
-    search for a plan; None where nothing fits among its usual options."""
-    clock = TimeLimit(limits.time_limit_s, limits.stop)
-    pipeline = Pipeline(question.policy, limits, Steps(), progress)
-    first, *others = map(question.settled, question.exchanges)
-    formulation = pipeline.refined(first.formulation(progress), has_time=clock.has_time)
-    bounds = []
-    for each in (formulation, *(formulation.under(other.model()) for other in others)):
-        seconds = relaxed_s(each)
-        if seconds is None:
-            return None
-        bounds.append(each.model.whole_step_s(seconds))
-    return min(bounds)
 
 
 def _planned_under(

@@ -29,6 +29,20 @@ def best_of_replicas(
     return best.model_copy(update={"replicas": best.replicas.model_copy(update={"others": tuple(others)})})
 
 
+def of_each_group(bounded: Bounded, planned: Planned) -> tuple[Bounded, Planned]:
+    """The same of questions that leave a choice of replicas: the least bound of these choices, and the best plan."""
+
+    def bounded_of_all(question: Question, tell: Progress) -> float | None:
+        bounds = [bounded(each, tell) for each in question.choices_of_replicas()]
+        known = [each for each in bounds if each is not None]
+        return min(known) if len(known) == len(bounds) else None
+
+    def planned_of_all(question: Question, limits: SearchLimits, tell: Progress) -> Plan:
+        return best_of_replicas(question.choices_of_replicas(), bounded, planned, limits, tell)
+
+    return bounded_of_all, planned_of_all
+
+
 def _other(question: Question, found: Found) -> OtherReplicas:
     """What was found of a choice that is not taken."""
     assert question.chosen is not None

@@ -24,7 +24,7 @@ from cost_models.workload.models import Workload
 from planner.document.plan import Plan
 from planner.document.planned import placed_shards, planned_model
 from planner.formulation.allowed_choices import planning_model
-from planner.formulation.checkpoint_choices import with_settled_checkpointing
+from planner.formulation.checkpoint_choices import checkpoint_candidates, with_settled_checkpointing
 from planner.formulation.dense_choices import with_settled_sharding
 from planner.formulation.policy import Policy
 from planner.reports.tables import TextGrid
@@ -64,12 +64,20 @@ def of_plan(plan: Plan) -> list[Record]:
 
 
 def of_inputs(topology: Topology, workload: Workload, policy: Policy | None = None) -> list[Record]:
-    """The same for every table held once, whole, in HBM: what the workload needs before anything is split or moved."""
+    """The same for every table held once, whole, in HBM: what the workload needs before anything is split or moved.
+    Where a policy leaves checkpointing open, without it, then the HBM that it frees."""
     exchange: VectorExchange = "sptt" if workload.tower_modules else "flat"  # takes the same bytes
     allowed = policy or Policy()
     held = with_settled_checkpointing(with_settled_sharding(workload, allowed.dense), allowed.checkpointing)
-    model = planning_model(StepModel.name, topology, held, allowed, exchange)
-    return _records(model, _whole_tables(model))
+    kept, *again = (
+        planning_model(StepModel.name, topology, each, allowed, exchange)
+        for each in checkpoint_candidates(allowed.checkpointing, held)
+    )
+    records = _records(kept, _whole_tables(kept))
+    for model in again:
+        freed = (kept.base_bytes - model.base_bytes) * topology.world_size
+        records.append(_record("checkpointing full frees", np.maximum(freed, 0.0), model.memories))
+    return records
 
 
 def of_rank(model: CostModel, placed: PlacedShards, rank: int, rank_bytes: Floats) -> list[Record]:

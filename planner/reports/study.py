@@ -56,7 +56,7 @@ def _table(results: StudyResults, rows: list[Row], console: "Console") -> None:
     axes += results.varied
     columns = [_axis_column(axis, rows) for axis in axes]
     left_out = {"price"} if not _has_prices(rows) else set[str]()
-    left_out |= {"exchange", "loss"} - set(results.frame.columns)
+    left_out |= {"exchange", "checkpointing", "loss"} - set(results.frame.columns)
     figures = [name for name in _FIGURES if name not in left_out]
     for spare in (None, *_SPARE):
         shown = [name for name in figures if name not in _SPARE[: _SPARE.index(spare) + 1]] if spare else figures
@@ -142,6 +142,7 @@ _FIGURES = {
     "gap": _Figure("gap", "right", lambda row: "" if row["gap"] is None else f"{row['gap']:.1%}"),
     "price": _Figure("USD per\n1e9", "right", _price),
     "exchange": _Figure("exchange\ntaken", "left", lambda row: row["exchange"] or ""),
+    "checkpointing": _Figure("checkpointing\ntaken", "left", lambda row: row["checkpointing"] or ""),
     "limit": _Figure("limit", "left", _limit),
 }
 _SPARE = ("ranks", "step", "gap")

@@ -11,7 +11,6 @@ from cost_models.workload.models import Workload
 from planner.capacity.prices import PriceSheet, load_prices
 from planner.capacity.sizing import group_index
 from planner.document.plan import Plan
-from planner.formulation.checkpoint_choices import expect_one_checkpointing
 from planner.formulation.dense_choices import expect_one_strategy
 from planner.formulation.policy import Policy, policy_document
 from planner.runs.run import Run
@@ -95,7 +94,6 @@ class RunInputs:
         policy.expect_nominal("the steps of a run are")
         policy.expect_stated_tables("the steps of a run are")
         expect_one_strategy(policy.dense, "the stages of a run are")
-        expect_one_checkpointing(policy.checkpointing, "the stages of a run are")
         policy.expect_no_moves()
         if policy.replicas is not None:
             message = "the stages of a run are planned as one world; leave replicas out of its policy"

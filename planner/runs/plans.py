@@ -11,6 +11,7 @@ from planner.document.plan import Plan
 from planner.document.planned import placed_shards
 from planner.document.traffic import moves_of
 from planner.formulation.allowed_choices import planning_model
+from planner.formulation.checkpoint_choices import checkpointed_as_found
 from planner.formulation.policy import Policy
 from planner.formulation.software import priced_as_run
 from planner.planning import planning as api
@@ -163,12 +164,14 @@ class RunPlans:
         return None if plan.objective is None or made_for != given else plan.objective.step_s
 
     def _model(self, plan: Plan, setting: Setting, where: tuple[Key, ...]) -> StepCosts:
-        """The costs of a setting under the exchange of a plan."""
-        key = setting, plan.provenance.exchange
+        """The costs of a setting under the exchange of a plan, checkpointed as that is where the policy leaves it
+        open."""
+        checkpointing = None if plan.dense is None else plan.dense.checkpointing
+        key = setting, plan.provenance.exchange, checkpointing
         if key not in self._models:
             topology, workload = self._inputs(setting, where)
             policy = validate(self.inputs.policy, Policy)
-            priced = priced_as_run(workload, policy)
+            priced = checkpointed_as_found(priced_as_run(workload, policy), policy.checkpointing, checkpointing)
             model = planning_model("physical", topology, priced, policy, plan.provenance.exchange)
             assert isinstance(model, StepCosts)
             self._models[key] = model

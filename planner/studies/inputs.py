@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 from cost_models.workload.loading import changed_workload
 from cost_models.workload.models import Workload
 from planner.capacity.prices import PriceSheet, load_prices
-from planner.formulation.checkpoint_choices import expect_one_checkpointing
 from planner.formulation.dense_choices import expect_one_strategy
 from planner.formulation.policy import Policy, policy_document
 from planner.formulation.software import priced_as_run
@@ -53,8 +52,9 @@ class Resolver:
 
     def _priced_as_run(self, inputs: StudyInputs) -> Workload:
         """One object for all points that share it."""
-        dense = inputs.policy.dense
-        key = f"{id(inputs.workload)} {inputs.policy.runtime} {None if dense is None else dense.settled}"
+        policy, dense = inputs.policy, inputs.policy.dense
+        held = f"{None if dense is None else dense.settled} {policy.checkpointing}"
+        key = f"{id(inputs.workload)} {policy.runtime} {held}"
         if key not in self._made:
             self._made[key] = priced_as_run(inputs.workload, inputs.policy)
         return self._made[key]  # type: ignore[return-value]
@@ -78,7 +78,6 @@ class Resolver:
             policy = validate(document, Policy)
             policy.expect_nominal("points of a study are")
             expect_one_strategy(policy.dense, "points of a study are")
-            expect_one_checkpointing(policy.checkpointing, "points of a study are")
             policy.expect_no_moves()
             return policy
 

@@ -15,6 +15,7 @@ import numpy as np
 from cost_models.model import CostModel
 from cost_models.resources import Resource
 from cost_models.stages import STAGES, VectorExchange
+from cost_models.workload.checkpoints import Checkpointing, in_words
 from cost_models.workload.models import Workload
 from planner._version import VERSION
 from planner.diagnosis.sensitivity import GROWTH, RESOURCES, gains
@@ -23,9 +24,11 @@ from planner.document.planned import held_model, placed_shards
 from planner.formulation.formulation import Formulation
 from planner.formulation.policy import Policy, offered
 from planner.formulation.question import Question
+from planner.planning.dense_choice import best_of_dense
 from planner.planning.exchanges import PlannedUnder, planned_under_each
 from planner.planning.integer_solution import expect_programme
 from planner.planning.pipeline import Pipeline, Searched, Steps
+from planner.planning.question_bound import bound_of_question
 from planner.problem.placement import Placement
 from planner.solvers.incumbent import Outcome
 from planner.solvers.limits import SearchLimits
@@ -158,7 +161,7 @@ def _size(topology: Topology, workload: Workload) -> Record:
 def _answer(job: Job) -> Answer:
     policy = offered(job.policy, job.topology, Question.cost_model)
     limits = SearchLimits(gap=job.search.gap, effort=job.search.effort, seed=job.search.seed)
-    found: dict[VectorExchange, tuple[CostModel, Start | None]] = {}
+    found: dict[tuple[Checkpointing | None, VectorExchange], tuple[CostModel, Start | None]] = {}
 
     def under(asked: Question, limits: SearchLimits, former: PlannedUnder | None) -> PlannedUnder:
         pipeline = _pipeline(job, asked.policy, limits)
@@ -168,12 +171,22 @@ def _answer(job: Job) -> Answer:
             formulation, pipeline = former.formulation.under(asked.model()), replace(pipeline, start=former.searched)
         searched, reached = _searched(job, pipeline, formulation)
         plan = pipeline.assembled(pipeline.finished(searched))
-        found[searched.formulation.model.exchange] = searched.formulation.model, reached
+        model = searched.formulation.model
+        found[asked.workload.dense.checkpointing, model.exchange] = model, reached
         return PlannedUnder(plan, searched.formulation, searched)
 
-    plan = planned_under_each(Question(job.topology, job.workload, policy), limits, under)
+    def planned(way: Question, left: SearchLimits, _: object = None) -> Plan:
+        return planned_under_each(way, left, under)
+
+    ways = Question(job.topology, job.workload, policy).choices_of_checkpointing()
+    if len(ways) == 1:
+        plan, checkpointing = planned(ways[0], limits), ways[0].workload.dense.checkpointing
+    else:
+        plan = best_of_dense(ways, lambda way, tell: bound_of_question(way, limits, tell), planned, limits, None)
+        assert plan.dense is not None
+        checkpointing = plan.dense.checkpointing
     plan = _pipeline(job, policy, limits).simulated(plan)
-    model, reached = found[plan.provenance.exchange]
+    model, reached = found[checkpointing, plan.provenance.exchange]
     text = plan.to_json() if job.keeps_plan else None
     return Answer(_record(job, model, plan), reached if plan.objective is not None else None, text)
 
@@ -266,6 +279,7 @@ def _record(job: Job, model: CostModel, plan: Plan) -> Record:
     return {
         **record,
         "exchange": plan.provenance.exchange,
+        **({} if plan.dense is None else {"checkpointing": in_words(plan.dense.checkpointing)}),
         "limit": _limit(plan, model.evaluate(placed).binding),
         "stages": {stage.name: stage.seconds for stage in plan.stages},
         "used": _of_cluster(used, model),

@@ -68,7 +68,7 @@ class StudyResults:
     The columns of `frame`: `point` (from 0), `scenario` (where there are scenarios), those of the `axes`, `status`
     (optimal, feasible, infeasible, timeout, error), `reason` (why there is no plan, or which constraint it breaks),
     `meets` (whether there is a plan that keeps the constraints), the `FIGURES`, `exchange` (how vectors are exchanged,
-    where a policy leaves that open), `limit` (what takes most of the step:
+    where a policy leaves that open), `checkpointing` (the same of it), `limit` (what takes most of the step:
     hbm, network, dense, host, storage, overhead, memory), `stage_*_s`, `<memory>_used_bytes` and
     `<memory>_capacity_bytes` of each memory, `plus10_*_saves`, and `on_pareto`.
     """

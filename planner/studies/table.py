@@ -22,6 +22,8 @@ MATCHING = 1e-9
 BYTES = ("used", "capacity")
 LOSS = "loss"
 """What the variants of a point's plan lose, where its policy names any."""
+OPEN = ("exchange", "checkpointing")
+"""What a plan has chosen, where a policy leaves it open."""
 LOSS_FRONTIER = (LOSS, "hbm_used_bytes", "step_s")
 """What such points are compared by; less of each is better."""
 Row = dict[str, object]
@@ -66,7 +68,7 @@ def _columns(grid: Grid, done: Sequence[Done]) -> list[str]:
         *("status", "reason", "meets"),
         *FIGURES,
         *([LOSS] if any(LOSS in record for record in records) else []),
-        *(["exchange"] if _is_open(done) else []),
+        *(key for key in OPEN if _is_open(done, key)),
         "limit",
         *(f"{STAGE_PREFIX}{name}{SECONDS_SUFFIX}" for name in names("stages")),
         *(f"{tier}_{what}_bytes" for tier in memories for what in BYTES),
@@ -74,9 +76,9 @@ def _columns(grid: Grid, done: Sequence[Done]) -> list[str]:
     ]
 
 
-def _is_open(done: Sequence[Done]) -> bool:
-    """Whether the policy of some point leaves the exchange of vectors open."""
-    return any(each.inputs is not None and each.inputs.policy.exchange == "auto" for each in done)
+def _is_open(done: Sequence[Done], key: str) -> bool:
+    """Whether the policy of some point leaves this open."""
+    return any(each.inputs is not None and getattr(each.inputs.policy, key) == "auto" for each in done)
 
 
 def _row(completed: Done, study: Study, measured: Mapping[int, float]) -> Row:
@@ -84,7 +86,7 @@ def _row(completed: Done, study: Study, measured: Mapping[int, float]) -> Row:
     row: Row = {"point": point.number, "reason": "", **point.cells}
     if point.scenario is not None:
         row["scenario"] = point.scenario.name
-    row |= {name: record[name] for name in ("status", "reason", LOSS, "exchange", "limit", *FIGURES) if name in record}
+    row |= {name: record[name] for name in ("status", "reason", LOSS, *OPEN, "limit", *FIGURES) if name in record}
     for name, seconds in record.get("stages", {}).items():
         row[f"{STAGE_PREFIX}{name}{SECONDS_SUFFIX}"] = seconds
     for what in BYTES:

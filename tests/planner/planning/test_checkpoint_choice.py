@@ -1,5 +1,6 @@
 """Activation checkpointing as a choice: taken where it pays, told in the plan, verified, simulated."""
 
+import itertools
 from typing import Any
 
 import pytest
@@ -137,3 +138,44 @@ def test_a_plan_that_does_not_fit_names_the_flag(stated: list[str] | None, polic
     assert [each.flags for each in short.infeasibility.remedies if each.change == "checkpointing"] == [flags]
     assert verify(short) == []
     assert _planned(cluster, _deep(checkpointing="full")).objective is not None
+
+
+def _between() -> Topology:
+    """A cluster on which only what is computed again fits."""
+    full = _planned(_cluster(4e9), _deep(), checkpointing="full")
+    none = _planned(_cluster(4e9), _deep(), checkpointing="none")
+    return _cluster((max(rank.bytes["hbm"] for rank in full.ranks) + _kept(none)) / 2)
+
+
+def test_auto_beside_replicas() -> None:
+    """Each way with each number of copies: the shortest step of all four questions, as asked one by one."""
+    replicas = {"replicas": {"factor": [1, 2]}}
+    for where in (_cluster(4e9), _between()):
+        found = _planned(where, _deep(), checkpointing="auto", **replicas)
+        assert verify(found) == []
+        steps = []
+        for way, factor in itertools.product(("none", "full"), (1, 2)):
+            alone = _planned(where, _deep(), checkpointing=way, replicas={"factor": factor})
+            steps += [] if alone.objective is None else [alone.objective.step_s]
+        assert found.objective is not None
+        assert found.objective.step_s == min(steps)
+        assert found.replicas is not None
+        assert len(found.replicas.others) == 1
+        assert found.dense is not None
+        assert len(found.dense.others) == 1
+
+
+@pytest.mark.slow
+def test_auto_beside_a_robust_aim() -> None:
+    """Both ways are planned, and the smaller quantile is taken; the other is told with its step."""
+    aim = {"robust": {"quantile": "p90", "scenarios": 20, "simulated": 0}}
+    for where, taken in ((_cluster(4e9), None), (_between(), "full")):
+        found = _planned(where, _deep(), checkpointing="auto", **aim)
+        alone = _planned(where, _deep(), checkpointing=taken or "none", **aim)
+        assert verify(found) == []
+        assert found.dense is not None
+        assert found.dense.checkpointing == taken
+        assert found.robust is not None
+        assert found.robust == alone.robust
+        (other,) = found.dense.others
+        assert other.rejected == ("plan" if taken is None else "infeasible")

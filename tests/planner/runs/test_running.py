@@ -14,6 +14,7 @@ from planner.document.migration import migration_from
 from planner.document.plan import Plan, write_plan
 from planner.document.planned import planned_model
 from planner.document.traffic import moves_of
+from planner.formulation.policy import Policy
 from planner.runs.account import MANNERS
 from planner.runs.passes import lbfgs_flop
 from planner.runs.run import RUNS
@@ -246,3 +247,27 @@ def test_shipped_runs_are_valid(name):
     data = yaml.safe_load(RUNS.find(name).read_text())
     assert data["name"] == name
     assert data["description"]
+
+
+def test_each_stage_is_checkpointed_as_its_batch_asks(run_file):
+    """Under `checkpointing: auto` each stage has the plan that `plan` makes of it, and its step counts."""
+    file = run_file()
+    blocks = [{"kind": "mlp", "name": f"b{number}", "sizes": [512, 512, 64]} for number in range(6)]
+    layers = [{"kind": "embeddings", "tables": "*"}, *blocks, {"kind": "linear", "name": "head", "out": 1}]
+    data = yaml.safe_load((file.parent / "small.yaml").read_text()) | {"dense": {"layers": layers}}
+    (file.parent / "small.yaml").write_text(yaml.safe_dump(data))
+    (file.parent / "open.yaml").write_text("{tiers: hbm, checkpointing: auto}")
+    batches = (8192, 3 * 2**23)
+    stages = [{"global_batch": batch, "steps": 100, "nodes": 1} for batch in batches]
+    costed = cost_run(run_file(stages=stages, policy="open.yaml"))
+    ways, steps_s = [], 0.0
+    for batch in batches:
+        workload = load_workload(file.parent / "small.yaml", global_batch=batch)
+        policy = Policy(tiers=("hbm",), checkpointing="auto")
+        own = plan(load_topology("dgx-a100-80", nodes=1), workload, policy=policy, effort=0, gap=0.5, simulate=False)
+        assert own.objective is not None
+        assert own.dense is not None
+        ways.append(own.dense.checkpointing)
+        steps_s += 100 * own.objective.step_s
+    assert ways == [None, "full"]
+    assert costed.result.steps_s == pytest.approx(steps_s, rel=1e-12)
