@@ -53,18 +53,9 @@ def expect_checkpointable(workload: Workload) -> None:
     """Raise InputError for a dense part that cannot be checkpointed as the workload says, by the reason."""
     if not are_any_checkpointed(workload):
         return
-    checkpointing, dense = workload.dense.checkpointing, workload.dense
-    refusals = {
-        f"{workload.name} answers and does not train: nothing is kept for a backward pass": workload.mode != "training",
-        f"{workload.software} computes no layer again; use torchrec": workload.software == "hugectr",
-        "what is computed again depends on the layers; give them instead of totals": not workload.layers,
-        "activations_per_sample is what is kept, whatever is checkpointed; leave one of them out": (
-            dense.activations_per_sample is not None
-        ),
-    }
-    for words, is_refused in refusals.items():
-        if is_refused:
-            raise InputError.at("dense", f"{in_words(checkpointing)}: {words}", path="checkpointing")
+    checkpointing = workload.dense.checkpointing
+    if (reason := why_kept(workload)) is not None:
+        raise InputError.at("dense", f"{in_words(checkpointing)}: {reason}", path="checkpointing")
     if isinstance(checkpointing, str) or checkpointing is None:
         return
     layers = [layer for layer in workload.layers if layer.kind != "embeddings"]
@@ -73,6 +64,19 @@ def expect_checkpointable(workload: Workload) -> None:
             known = ", ".join(dict.fromkeys(layer.stated for layer in layers))
             message = f"no layer is called {pattern!r}; known here: {known}"
             raise InputError.at("dense", message, path="checkpointing")
+
+
+def why_kept(workload: Workload) -> str | None:
+    """Why nothing of the dense part of a workload is computed again; None where something may be."""
+    refusals = {
+        f"{workload.name} answers and does not train: nothing is kept for a backward pass": workload.mode != "training",
+        f"{workload.software} computes no layer again; use torchrec": workload.software == "hugectr",
+        "what is computed again depends on the layers; give them instead of totals": not workload.layers,
+        "activations_per_sample is what is kept, whatever is checkpointed; leave one of them out": (
+            workload.dense.activations_per_sample is not None
+        ),
+    }
+    return next((words for words, is_refused in refusals.items() if is_refused), None)
 
 
 def is_checkpointable(workload: Workload) -> bool:

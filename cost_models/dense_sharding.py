@@ -47,6 +47,21 @@ def expect_shardable(topology: Topology, workload: Workload) -> None:
     """Raise InputError for a dense part that cannot be sharded as the workload says, by the reason."""
     sharding, ranks = sharding_of(workload), {group.accelerators.count for group in topology.nodes}
     over_node = sharding.over == "node" or any(rule.over == "node" for rule in sharding.layers)
+    if (reason := why_replicated(workload)) is not None:
+        raise InputError.at("dense", f"{sharding.words}: {reason}", path="strategy")
+    refusals = {
+        "one rank has nobody to share with": topology.world_size == 1,
+        "nodes have different numbers of ranks; use over: world": over_node and len(ranks) > 1,
+        "nodes have one rank each; use over: world": over_node and ranks == {1},
+    }
+    for words, is_refused in refusals.items():
+        if is_refused:
+            raise InputError.at("dense", f"{sharding.words}: {words}", path="strategy")
+    expect_held_layers(topology, workload)
+
+
+def why_replicated(workload: Workload) -> str | None:
+    """Why every rank holds the whole dense part of a workload, on any cluster; None where it may be sharded."""
     refusals = {
         f"{workload.name} answers and does not train; leave the strategy out": workload.mode != "training",
         "towers with modules are planned with a replicated dense part": bool(workload.tower_modules),
@@ -60,14 +75,8 @@ def expect_shardable(topology: Topology, workload: Workload) -> None:
             workload.dense.optimizer == "shampoo"
         ),
         f"{workload.name} has no dense parameters to shard": not dense_size(workload).parameters,
-        "one rank has nobody to share with": topology.world_size == 1,
-        "nodes have different numbers of ranks; use over: world": over_node and len(ranks) > 1,
-        "nodes have one rank each; use over: world": over_node and ranks == {1},
     }
-    for words, is_refused in refusals.items():
-        if is_refused:
-            raise InputError.at("dense", f"{sharding.words}: {words}", path="strategy")
-    expect_held_layers(topology, workload)
+    return next((words for words, is_refused in refusals.items() if is_refused), None)
 
 
 def is_shardable(topology: Topology, workload: Workload) -> bool:

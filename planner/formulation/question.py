@@ -79,6 +79,7 @@ class Question:
 
         Raises InputError as `candidates` does, and for what is planned with a replicated one alone.
         """
+        self._expect_a_dense_part()
         policy, held = self.policy, dense_candidates(self.policy.dense, self.topology, self.workload, self.cost_model)
         if any(sharding_of(each).is_sharded for each in held):
             for name, value in (("replicas", policy.replicas), ("robust", policy.robust)):
@@ -89,6 +90,15 @@ class Question:
         if is_left_to_workload(policy.dense, self.workload):
             policy = policy.model_copy(update={"dense": None})
         return [replace(self, workload=workload, policy=policy) for workload in found]
+
+    def _expect_a_dense_part(self) -> None:
+        """Raise InputError for a rating of tables alone that is asked to choose of the dense part."""
+        is_rating = self.cost_model in COST_MODELS and COST_MODELS[self.cost_model].quantity != "step"
+        is_open = self.policy.dense is not None and self.policy.dense.settled is None
+        open_keys = {"dense": is_open, "checkpointing": self.policy.checkpointing == "auto"}
+        for key in (key for key, is_left in open_keys.items() if is_rating and is_left):
+            message = f"auto: {self.cost_model} rates tables alone; use the cost model physical, or leave {key} out"
+            raise InputError.at("policy", message, path=key)
 
     def choices_of_checkpointing(self) -> list["Question"]:
         """The question for each way to checkpoint the dense part that there is, not checkpointed first. Raises

@@ -1,6 +1,10 @@
 """Whose overheads and overlaps a plan is priced with: those of the runtime that is to execute it, unless the user chose
 others."""
 
+from collections.abc import Iterator
+
+from cost_models.activations import why_kept
+from cost_models.dense_sharding import why_replicated
 from cost_models.workload.models import MODES, Workload
 from planner.formulation.checkpoint_choices import with_settled_checkpointing
 from planner.formulation.dense_choices import with_settled_sharding
@@ -30,7 +34,17 @@ def priced_as_run(workload: Workload, policy: Policy) -> Workload:
 def input_warnings(workload: Workload, policy: Policy) -> tuple[str, ...]:
     """What a reader must know of how the inputs of a plan go together; mostly nothing."""
     of_replicas = () if policy.replicas is None else policy.replicas.without_effect
-    return (*software_warnings(workload, policy), *of_replicas)
+    return (*software_warnings(workload, policy), *of_replicas, *_of_dense(workload, policy))
+
+
+def _of_dense(workload: Workload, policy: Policy) -> Iterator[str]:
+    """What a policy leaves open of the dense part where there is one way alone."""
+    is_open = policy.dense is not None and policy.dense.settled is None
+    if is_open and workload.dense.sharding is None and (reason := why_replicated(workload)) is not None:
+        yield f"dense auto: every rank holds the whole dense part; {reason}"
+    is_open = policy.checkpointing == "auto" and workload.dense.checkpointing is None
+    if is_open and (reason := why_kept(workload)) is not None:
+        yield f"checkpointing auto: nothing is computed again; {reason}"
 
 
 def software_warnings(workload: Workload, policy: Policy) -> tuple[str, ...]:

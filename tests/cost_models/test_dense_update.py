@@ -137,12 +137,21 @@ def resnet_50(**dense: Any) -> Workload:
     )
 
 
-@pytest.mark.parametrize(("dtype", "share"), [("fp32", 0.1), ("tf32", 0.2)])
-def test_on_resnet_50_it_adds_less_than_a_tenth(dtype: str, share: float) -> None:
-    """Published: at most 10 % a step in fp32, roots every 50 steps (arXiv:2309.06497). Here beside the products of
-    layers and Adam alone: in tf32 these take a fifth of what a trainer of images needs on this device."""
-    cluster = load_topology("dgx-a100-80")
-    setup = {"block": 2048, "grafting": "sgd", "frequency": 50, "group": 8}
+@pytest.mark.parametrize(
+    ("cluster_name", "dtype", "frequency", "share"),
+    [
+        ("dgx1-v100", "fp32", 50, 0.1),
+        ("dgx-a100-80", "fp32", 50, 0.1),
+        ("dgx-h100", "fp32", 50, 0.1),
+        ("dgx-a100-80", "tf32", 50, 0.2),
+        ("dgx-a100-80", "tf32", 100, 0.1),
+    ],
+)
+def test_on_resnet_50_it_adds_less_than_a_tenth(cluster_name: str, dtype: str, frequency: int, share: float) -> None:
+    """Published: at most 10 % a step, roots every 50 steps (arXiv:2309.06497): so in fp32. Here beside the products
+    of layers and Adam alone: in tf32 these take a fifth of what a trainer of images needs on this device."""
+    cluster = load_topology(cluster_name)
+    setup = {"block": 2048, "grafting": "sgd", "frequency": frequency, "group": 8}
     adam = StepModel(cluster, resnet_50(optimizer="adam", dtype=dtype))
     shampoo = StepModel(cluster, resnet_50(optimizer="shampoo", shampoo=setup, dtype=dtype))
     assert dense_size(adam.workload).parameters == 25_502_912 + 64  # 25.557 million with norms and the last bias

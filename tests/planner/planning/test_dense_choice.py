@@ -214,3 +214,33 @@ def test_torchrec_is_told_how_to_wrap_it() -> None:
     theirs = plan(TWO_NODES, _tiny().model_copy(update={"software": "hugectr"}), effort=0)
     with pytest.raises(InputError, match="hugectr, which trains the dense part itself"):
         FORMATS["fsdp2"].export(ExportRequest(theirs, "plan"))
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"software": "hugectr"}, "shards no dense part; use torchrec"),
+        ({"mode": "inference"}, "answers and does not train"),
+        ({"optimizer": "shampoo"}, "shampoo keeps blocks of whole matrices"),
+    ],
+)
+def test_auto_says_where_there_is_one_strategy_alone(given: dict[str, Any], words: str) -> None:
+    """By name and with a remedy, in the plan's warnings, which `verify` recomputes; of checkpointing, too."""
+    layers = [{"kind": "embeddings", "tables": "*"}, {"kind": "mlp", "name": "m", "sizes": [64, 1]}]
+    dense = {"layers": layers} | {key: given[key] for key in given if key == "optimizer"}
+    more = {key: given[key] for key in given if key != "optimizer"}
+    asked = workload([{"rows": 10_000, "dim": 32}] * 2, dense=dense, **more)
+    policy = Policy.model_validate({"dense": {"strategy": "auto"}, "checkpointing": "auto"})
+    found = plan(topology(node_group("a", ranks=2)), asked, policy=policy, effort=0, simulate=False)
+    assert any("dense auto: every rank holds the whole" in each and words in each for each in found.provenance.warnings)
+    of_checkpointing = [each for each in found.provenance.warnings if each.startswith("checkpointing auto: nothing")]
+    assert bool(of_checkpointing) == ("optimizer" not in given)
+    assert verify(found) == []
+
+
+@pytest.mark.parametrize("key", ["dense", "checkpointing"])
+def test_ratings_are_not_asked_to_choose(key: str) -> None:
+    """A rating of tables alone refuses what it would ignore."""
+    policy = Policy.model_validate({key: {"strategy": "auto"} if key == "dense" else "auto"})
+    with pytest.raises(InputError, match="rates tables alone"):
+        plan(topology(node_group("a")), workload([{"rows": 10, "dim": 8}]), policy=policy, cost_model="torchrec")
