@@ -19,7 +19,7 @@ from cost_models.layer_loads import Channel
 from cost_models.memory import Batching
 from cost_models.model import Column
 from cost_models.replication import Replication
-from cost_models.resources import DEVICE, FETCHES, LINK_IN, LINK_OUT, NIC_IN, NIC_OUT, STASH_OUT, Resource
+from cost_models.resources import DEVICE, FETCHES, LINK_IN, LINK_OUT, NIC_IN, NIC_OUT, STASH_OUT, STASHES, Resource
 from cost_models.schedule import Schedule
 from cost_models.shards import Floats, Ints
 from cost_models.stages import CUT_TERMS
@@ -307,7 +307,8 @@ class StepBase:
         return loads
 
     def without_strategies(self) -> Floats:
-        """[K, C] loads, begins aside, of what is the same however ranks shard the dense part, which they do here."""
+        """[K, C] loads, begins aside, of what is the same however ranks shard the dense part, which they do here; the
+        passes beside which tables are stashed are not."""
         assert self.sharded is not None
         sums, gathers, firsts = (
             self.sharded.summed_over(),
@@ -325,7 +326,8 @@ class StepBase:
             "first_card": firsts[1],
         }
         of_strategies = sum(self.of_channel(channel) * seconds[:, None] for channel, seconds in busy_s.items())
-        return np.maximum(self._own_loads() - of_strategies, 0.0)
+        of_passes = [column.resource in STASHES for column in self.schedule.columns]
+        return np.where(of_passes, 0.0, np.maximum(self._own_loads() - of_strategies, 0.0))
 
     def beside_dense(self, lookups: tuple[tuple[Seconds, Seconds], ...], parts: tuple[EvenTables, ...]) -> BesideDense:
         """The windows in which others run beside the dense part."""

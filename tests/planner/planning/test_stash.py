@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 
 from cost_models.memory_course import PARTS, memory_course
+from cost_models.resources import STASHES
 from cost_models.shards import MEMORY_DDR, MEMORY_HBM, PLACEMENT_TIERS, TABLE_WISE, Blocks, Floats, PlacedShards
 from cost_models.simulator.simulation import simulate
 from cost_models.step import StepModel
+from cost_models.workload.dense_sharding import DenseSharding
 from planner import plan
 from planner.document.goals import stash_of_ranks
 from planner.document.plan import Plan
@@ -261,6 +263,19 @@ def test_what_fits_is_not_stashed() -> None:
         assert found.objective is not None
         assert needed.objective is not None
         assert found.objective.step_s == pytest.approx(needed.objective.step_s, rel=0.01)
+
+
+def test_no_strategy_is_charged_for_the_passes_of_another() -> None:
+    """What a bound over strategies counts beside layers has nothing of the passes that hide a stash: they are those of
+    one strategy, and of another they may be shorter."""
+    sharded = MODEL.model_copy(
+        update={"dense": MODEL.dense.model_copy(update={"sharding": DenseSharding(strategy="fsdp")})}
+    )
+    model = StepModel(cluster(20e9), sharded, stashes=True)
+    of_stash = [column.resource in STASHES for column in model.columns]
+    assert sum(of_stash) == 3
+    assert (model.base.loads[:, of_stash].sum(axis=1) > 0).all()
+    assert not model.base.without_strategies()[:, of_stash].any()
 
 
 def test_layers_are_chosen_beside_stashed_tables() -> None:
