@@ -27,7 +27,7 @@ from planner.document.former_ranks import rank_after
 from planner.document.plan import Plan, TablePlan
 from planner.document.planned import planned_replicas, planned_topology
 from planner.formulation.formulation import Formulation
-from planner.formulation.options import CacheFractions, coarse_fractions
+from planner.formulation.options import CacheFractions, coarse_fractions, hbm_of
 from planner.problem.numbers import Bools
 from planner.problem.placement import Placement
 from planner.problem.relocation import IncumbentPlacement, Rectangles
@@ -159,6 +159,7 @@ class Migration:
             block_state_memory=memory_of_state(options.tier, options.state)[options.block_option],
             memories=np.array([MEMORY_TIERS.index(tier) for tier in self.model.memories]),
             block_bytes=(problem.table_rows[table] * row).astype(float),
+            hbm=hbm_of(self.model),
         )
 
     def cache_fractions(self) -> CacheFractions | None:

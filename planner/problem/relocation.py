@@ -15,6 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from planner.problem.arrays import Problem
+from planner.problem.goals import HbmMemories
 from planner.problem.numbers import Bools, Floats, Ints
 from planner.problem.placement import Placement
 from planner.problem.products import product
@@ -113,6 +114,8 @@ class IncumbentPlacement:
     """[M] the memory tier of each memory of the problem, ascending."""
     block_bytes: Floats
     """[B] weights and optimizer state of all rows of the block."""
+    hbm: HbmMemories
+    """The memories that are HBM; at one of its moments all of a table is there, stashed or not."""
 
     def parts_of(self, problem: Problem, placement: Placement) -> tuple[Rectangles, Ints]:
         """The parts of placed blocks, each block's at the columns where the most cells are kept; and their blocks."""
@@ -228,20 +231,23 @@ class IncumbentPlacement:
         is_allowed = problem.allowed.any(axis=0)
         usable = np.union1d(self.block_memory[is_allowed], self.block_state_memory[is_allowed])
         usable = np.searchsorted(self.memories, usable).tolist()
-        return float(product(lost, cheapest)) + _excess_bytes(problem, stored, usable)
+        moments = self.hbm.moments
+        base_bytes = [min(problem.base_bytes[each] for each in (moments if m in moments else (m,))) for m in usable]
+        return float(product(lost, cheapest)) + _excess_bytes(problem, stored, usable, base_bytes)
 
 
-def _excess_bytes(problem: Problem, stored: Floats, memories: list[int]) -> float:
-    """Bytes [W] stored on ranks beyond what all memories of the ranks that share one have for tables."""
+def _excess_bytes(problem: Problem, stored: Floats, memories: list[int], base_bytes: list[float]) -> float:
+    """Bytes [W] stored on ranks beyond what all memories of the ranks that share one have for tables, beside the base
+    bytes on each rank."""
     if not memories:
         return 0.0
     group = min((problem.pool_of_rank[m] for m in memories), key=lambda pool: int(pool[-1]))
     room = np.zeros(problem.world)
-    for m in memories:
+    for m, base in zip(memories, base_bytes, strict=True):
         pool, capacity = problem.pool_of_rank[m], problem.pool_capacity[m]
         first = np.unique(pool, return_index=True)[1]
         np.add.at(room, group[first], capacity[pool[first]])
-        np.add.at(room, group, -problem.base_bytes[m])
+        np.add.at(room, group, -base)
     taken = np.bincount(group, weights=stored, minlength=problem.world)
     return float(np.maximum(taken - np.maximum(room, 0.0), 0.0).sum())
 

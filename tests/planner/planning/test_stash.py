@@ -287,3 +287,14 @@ def test_layers_are_chosen_beside_stashed_tables() -> None:
     assert found.dense.by_layer is not None
     assert found.dense.by_layer.lower_bound_s <= found.objective.step_s
     assert verify(found) == []
+
+
+@pytest.mark.parametrize("hbm_bytes", [4.9e9, 5.4e9])
+def test_a_plan_that_follows_moves_no_less_than_it_says_it_must(hbm_bytes: float) -> None:
+    """Where tables are away when HBM is fullest, those that stay need no room then: `verify` holds the least bytes that
+    any plan moves against those that move."""
+    policy = Policy.model_validate({"tiers": ["hbm"], "stash": "auto"})
+    former = plan(cluster(5e9), MODEL, policy=policy, effort=0, simulate=False)
+    found = plan(cluster(hbm_bytes), MODEL, policy=policy, effort=0, simulate=False, previous=former)
+    assert found.moves is not None
+    assert verify(found) == []
