@@ -77,6 +77,10 @@ class Deepening:
         if self.incumbent.best is not None and not self.incumbent.is_done():
             self._local.improve(self.incumbent.best[0], self._seed + number, LATER_SQUARINGS)
 
+    def repack(self) -> None:
+        """Pack the tables of the best plan over nodes anew."""
+        self._passes.repack()
+
     def relaxed_within(self, mask: Bools) -> bool:
         """Whether the relaxation takes none but blocks of the mask [B]: the search looks at these first anyway."""
         return bool(mask[self.relaxed.choices].all())

@@ -74,6 +74,7 @@ class Portfolio:
             self.advance(self._level + 1)
         if effort == 0 and self._search is not None:
             self._search.raise_bound(0)
+            self._search.repack()
             self._descend()
 
     def advance(self, level: int) -> None:

@@ -1,4 +1,5 @@
-"""Passes over a placement: local search, then, where the problem is not too large, ruin and recreate, and recuts.
+"""Passes over a placement: local search, then, where the problem is not too large, ruin and recreate, recuts and
+repacking.
 
 An iterated local search (Lourenço, Martin and Stützle, in: Handbook of Metaheuristics, 2003) whose perturbation is ruin
 and recreate.
@@ -8,6 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
+from planner.problem.load_state import load_state
 from planner.problem.numbers import Bools
 from planner.problem.placement import Placement
 from planner.solvers.bound.cutting_planes import FluidSolution
@@ -15,6 +17,7 @@ from planner.solvers.bound.fluid import Fluid
 from planner.solvers.bound.threshold import step_of_block
 from planner.solvers.improve.local_search import LATER_SQUARINGS, SQUARINGS, TRIAL_ROUNDS, LocalSearch
 from planner.solvers.improve.reach import Reach
+from planner.solvers.improve.repacking import Repacking
 from planner.solvers.improve.ruin_and_recreate import TEMPERATURES, Ruin, may_ruin, ruin_steps
 from planner.solvers.improve.target import target_seconds
 from planner.solvers.improve.wide import WideBlocks
@@ -50,10 +53,12 @@ class Passes:
         """Step of a plan that more load balancing does not help."""
         self._recut_s = np.inf
         """Step of a plan whose recuts were tried."""
+        self._packed_s = np.inf
+        """Step of a plan that was packed anew in vain, or came of that."""
 
     def run(self, queue: list[Start], number: int) -> None:
         """Run the pass of that number: from the first of the starts in the queue, or else from the best plan; then cut
-        tables of the best plan over nodes anew, as long as that makes it better."""
+        tables of the best plan over nodes anew, as long as that makes it better, and pack all of them anew."""
         assert self._incumbent.best is not None
         from_start = bool(queue)
         start = queue.pop(0) if queue else self._incumbent.best
@@ -61,6 +66,28 @@ class Passes:
             self._pass(start, number, SQUARINGS if from_start and not self._is_tried else LATER_SQUARINGS)
         while self._may_ruin and self._recut_best(self._seed + number):
             pass
+        if self._may_ruin and self.repack():
+            self._local.improve(self._incumbent.best[0], self._seed + number, LATER_SQUARINGS)
+
+    def repack(self) -> bool:
+        """Pack the tables of the best plan over nodes anew, in other options (`Repacking`); return whether that made it
+        better."""
+        incumbent, problem = self._incumbent, self._fluid.problem
+        if incumbent.best is None or incumbent.is_done() or incumbent.best_s == self._packed_s:
+            return False
+        placement, before_s = incumbent.best
+        self._packed_s = before_s
+        repacking = Repacking(problem, placement)
+        if not repacking.is_possible:
+            return False
+        cost = self._fluid.block_values(self._relaxed.multipliers)
+        stage_s = load_state(problem, placement).stage_seconds()
+        for packed, step_s in repacking.plans(stage_s, incumbent.bound.seconds, cost):
+            incumbent.offer(packed, step_s, "repacking")
+            if incumbent.is_done():
+                break
+        self._packed_s = incumbent.best_s
+        return incumbent.best_s < before_s
 
     def finalists(self, starts: list[Start], most_starts: int) -> list[Start]:
         """Return of the starts, the best first, what the best come to after a little local search, where there may be
