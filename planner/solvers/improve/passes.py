@@ -5,12 +5,13 @@ An iterated local search (Lourenço, Martin and Stützle, in: Handbook of Metahe
 and recreate.
 """
 
+from collections.abc import Iterator
 from functools import cached_property
 
 import numpy as np
 
 from planner.problem.load_state import load_state
-from planner.problem.numbers import Bools
+from planner.problem.numbers import Bools, Ints
 from planner.problem.placement import Placement
 from planner.solvers.bound.cutting_planes import FluidSolution
 from planner.solvers.bound.fluid import Fluid
@@ -76,18 +77,33 @@ class Passes:
         if incumbent.best is None or incumbent.is_done() or incumbent.best_s == self._packed_s:
             return False
         placement, before_s = incumbent.best
-        self._packed_s = before_s
-        repacking = Repacking(problem, placement)
-        if not repacking.is_possible:
-            return False
-        cost = self._fluid.block_values(self._relaxed.multipliers)
-        stage_s = load_state(problem, placement).stage_seconds()
-        for packed, step_s in repacking.plans(stage_s, incumbent.bound.seconds, cost):
-            incumbent.offer(packed, step_s, "repacking")
-            if incumbent.is_done():
+        cost, stage_s = (
+            self._fluid.block_values(self._relaxed.multipliers),
+            load_state(problem, placement).stage_seconds(),
+        )
+        for options in self._options_to_pack(placement.option_of_table(problem)):
+            repacking = Repacking(problem, options)
+            if repacking.is_possible:
+                for packed, step_s in repacking.plans(stage_s, incumbent.bound.seconds, cost):
+                    incumbent.offer(packed, step_s, "repacking")
+            if incumbent.is_done() or incumbent.best_s < before_s:
                 break
         self._packed_s = incumbent.best_s
         return incumbent.best_s < before_s
+
+    def _options_to_pack(self, own: Ints) -> Iterator[Ints]:
+        """Yield the options [T] of a plan; then the same, but those of the relaxation where it has a table on all ranks
+        that the plan has over nodes, or the other way round."""
+        problem, relaxed = self._fluid.problem, self._relaxed
+        yield own
+        share = np.zeros(len(problem.option_table))
+        np.add.at(share, problem.block_option[relaxed.choices], relaxed.shares[:, None])
+        best = share == np.maximum.reduceat(share, problem.option_start[:-1])[problem.option_table]
+        other = np.flatnonzero(best)[np.searchsorted(problem.option_table[best], np.arange(problem.tables))]
+        on_rank, wide = (flags[problem.block_start[:-1]] for flags in (problem.is_on_rank, problem.is_world_wide))
+        differs = ~on_rank[other] & (wide[other] != wide[own])
+        if differs.any():
+            yield np.where(differs, other, own)
 
     def finalists(self, starts: list[Start], most_starts: int) -> list[Start]:
         """Return of the starts, the best first, what the best come to after a little local search, where there may be

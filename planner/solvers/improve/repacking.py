@@ -16,17 +16,18 @@ from planner.problem.load_state import LoadState, load_state, place_everywhere, 
 from planner.problem.numbers import Floats, Ints
 from planner.problem.placement import Placement
 from planner.problem.row_shares import shares_at
+from planner.problem.sites import NOWHERE
 from planner.solvers.integer.site_patterns import BlockTypes, site_counts
 
 OPTIONS = 3
-"""Options of a table that are tried beside its own: of those that cost less where all is level, the ones of fewest types
-of blocks, and of these the dearest."""
+"""Options of a table that are tried beside its own: of those that cost less where all is level, the ones of the fewest
+types of blocks, and of these the dearest."""
 LEVELS, LOWEST, HIGHEST = 8, 0.85, 1.2
 """Times of the stages that end at the fewest: so many at most, between these multiples of what they last now."""
 FIRST_STEP, LEAST_STEP = 0.5, 0.06
 """Share of the seconds between a plan and the bound by which a faster one is looked for; and the least, as it is halved
 where there is none."""
-MOST_PATTERNS, PATTERN_WORK = 1_000, 6_000
+MOST_PATTERNS, PATTERN_WORK = 500, 2_000
 """Patterns of one programme, and of all that are solved, at most: 0.2 ms each."""
 MOST_SUMS = 2_000
 """Sums of loads among which the times are chosen."""
@@ -35,31 +36,37 @@ NEAR = 1e-9
 
 
 class Repacking:
-    """The tables of one plan that has none on single ranks, with one kind of rank and sites of one sort."""
+    """Tables that are over groups of ranks, or on all of them, none on single ones; of one kind of rank and one sort of
+    group."""
 
-    def __init__(self, problem: Problem, placement: Placement) -> None:
-        self._problem, self._placement = problem, placement
-        block = placement.item_block
-        self._own = np.unique(problem.block_option[block[problem.is_on_group[block]]])
+    def __init__(self, problem: Problem, options: Ints) -> None:
+        """`options` [T] are those that the tables begin with."""
+        self._problem = problem
+        block = np.flatnonzero(np.isin(problem.block_option, options))
+        self._taken = np.repeat(block, problem.block_count[block])
+        """The blocks of all options, each as often as it is taken."""
+        self._wide = self._taken[problem.is_world_wide[self._taken]]
+        on_group = block[problem.is_on_group[block]]
+        self._own = np.unique(problem.block_option[on_group])
         """The options of tables over groups."""
-        types = np.flatnonzero(np.isin(problem.block_option, self._own))
-        extents = np.unique(problem.block_extent[types])
+        extents = np.unique(problem.block_extent[on_group])
         self._sites = problem.sites[int(extents[0])] if len(extents) else problem.nodes
         self._work = PATTERN_WORK
+        own = np.isin(problem.block_option, self._own)
         self.is_possible = bool(
             len(extents) == 1
-            and self._sites.reach == "group"
             and problem.kinds == 1
             and problem.reach.all()
             and not problem.is_confined
             and not problem.is_on_rank[block].any()
             and not (problem.option_colocated | problem.option_apart)[self._own].any()
+            and not problem.is_world_wide[own].any()
         )
-        """Whether the plan is such a one."""
+        """Whether they are such tables."""
 
     def plans(self, stage_s: Floats, bound_s: float, cost: Floats) -> Iterator[tuple[Placement, float]]:
-        """Yield faster and faster plans that fit, with their steps, than the plan, whose stages last [S] seconds;
-        blocks cost [B] where all is level."""
+        """Yield faster and faster plans that fit, with their steps, than one whose stages last [S] seconds; blocks cost
+        [B] where all is level."""
         problem = self._problem
         self._measure(self._options(cost))
         step_s, now_s = float(stage_s.sum()), stage_s - problem.stage_constants
@@ -112,10 +119,9 @@ class Repacking:
     def _measure(self, options: Ints) -> None:
         """Sum up what every rank has in any case, and what each of the options' block types asks of a rank of its site:
         seconds [C] and bytes [M] in one row, as shares of an instance."""
-        problem, block = self._problem, self._placement.item_block
-        base = LoadState(problem)
-        place_everywhere(problem, base, block)
-        place_world(problem, base, block[problem.is_world_wide[block]])
+        problem, base = self._problem, LoadState(self._problem)
+        place_everywhere(problem, base, self._taken)
+        place_world(problem, base, self._wide)
         self._base, self._free = base.load.max(axis=1), base.free.min(axis=1)
         instances = np.concatenate([problem.resource_of_rank, problem.pool_of_rank])
         sharing = np.array([np.bincount(of).max() for of in instances])
@@ -147,7 +153,7 @@ class Repacking:
         return np.array(alike.get(first, []), dtype=np.int64), np.array(others, dtype=np.int64)
 
     def _levels(self, stages: Ints, now_s: Floats) -> list[float]:
-        """Return times at which what a site holds may make the stages end, ascending, some of all; none of no stages."""
+        """Return some of the times at which what a site holds may make the stages end, ascending; none of no stages."""
         if not len(stages):
             return []
         own = np.flatnonzero(self._problem.stage_of_column == stages[0])
@@ -162,7 +168,7 @@ class Repacking:
             sums = more
         levels = sums[sums >= LOWEST]
         some = np.unique(np.linspace(0, len(levels) - 1, min(LEVELS, len(levels))).astype(int))
-        return (most * levels[some]).tolist()
+        return [most * float(level) for level in levels[some]]
 
     # -- patterns ----------------------------------------------------------------------------------------------------
 
@@ -183,9 +189,7 @@ class Repacking:
         if packed is None:
             return None
         held = np.repeat(patterns, packed.sites, axis=0)
-        block = self._placement.item_block
-        wide = block[problem.is_world_wide[block]]
-        blocks, places = [wide], [np.full(len(wide), -1)]
+        blocks, places = [self._wide], [np.full(len(self._wide), NOWHERE)]
         for number in np.flatnonzero(np.isin(option, packed.options)).tolist():
             sites = np.repeat(np.arange(len(held)), held[:, number])[: int(count[number])]
             blocks.append(np.full(len(sites), self._types[number]))
@@ -209,4 +213,3 @@ def _patterns(asks: Floats, rooms: Floats, count: Ints) -> Ints | None:
     fuller = (held[:, None] + asks <= rooms).all(axis=2) & (patterns < count)
     patterns = patterns[~fuller.any(axis=1)]
     return None if len(patterns) > MOST_PATTERNS else patterns
-

@@ -3,8 +3,8 @@
 That is the programme of Gilmore and Gomory (Oper. Res. 9, 1961) over all patterns instead of fractions of a few, with a
 choice of options for each table. Sites may hold more of a table than there is: what is too much is left out afterwards.
 
-SCIP solves it, on one thread and for so many branch nodes, so that it repeats. What has no solution it mostly refutes at
-the root; CP-SAT tried on for a second.
+SCIP solves it, on one thread and for so many branch nodes, so that it repeats. What has no solution it mostly refutes
+at the root, where CP-SAT tries on for a second.
 """
 
 import contextlib
@@ -76,5 +76,5 @@ def _values(model: "mathopt.Model") -> "dict[mathopt.Variable, float] | None":
     with contextlib.suppress(AttributeError, RuntimeError, ValueError):
         result = mathopt.solve(model, mathopt.SolverType.GSCIP, params=parameters)
         if result.has_primal_feasible_solution():
-            return result.variable_values()
+            return dict(result.variable_values())
     return None
