@@ -86,13 +86,17 @@ class Repacking:
         self, levels: list[float], lead: Ints, others: Ints, now_s: Floats, target_s: float
     ) -> tuple[Placement, float, float] | None:
         """Return the first plan that is found to take at most so long in all stages, constants aside, its step, and how
-        long it lets the stages last that lead; the others last in proportion to what they do now."""
+        long it lets the stages last that lead; what others last beyond what they do in any case is in proportion to
+        what they do now."""
+        base_s = np.zeros(len(now_s))
+        np.maximum.at(base_s, self._problem.stage_of_column, self._base)
         for level_s in levels:
             rooms = now_s.copy()
             rooms[lead] *= level_s / now_s[lead[0]]
             if len(others):
-                rooms[others] *= (target_s - float(np.delete(rooms, others).sum())) / float(now_s[others].sum())
-            if rooms.sum() <= target_s * (1 + NEAR) and (rooms >= 0).all():
+                left_s = target_s - float(np.delete(rooms, others).sum()) - float(base_s[others].sum())
+                rooms[others] = base_s[others] + (now_s - base_s)[others] * left_s / float((now_s - base_s)[others].sum())
+            if rooms.sum() <= target_s * (1 + NEAR) and (rooms >= base_s).all():
                 placement = self._packed(rooms)
                 if placement is not None:
                     state = load_state(self._problem, placement)

@@ -18,12 +18,9 @@ def test_sites_hold_every_table_wherever_they_can(seed: int) -> None:
     def suffices(held: np.ndarray, options: tuple[int, ...]) -> bool:
         return bool((held[list(options)] >= types.count[list(options)]).all())
 
-    ways = [counts for counts in itertools.product(range(4), repeat=4) if sum(counts) <= 3]
-    can = any(
-        suffices(np.array(counts) @ patterns, options)
-        for counts in ways
-        for options in itertools.product((0, 1), (2, 3))
-    )
+    ways = [np.array(counts) @ patterns for counts in itertools.product(range(4), repeat=4) if sum(counts) <= 3]
+    choices = list(itertools.product((0, 1), (2, 3)))
+    can = any(suffices(held, options) for held in ways for options in choices)
     found = site_counts(3, types, patterns)
     assert (found is not None) == can
     if found is not None:
