@@ -86,22 +86,13 @@ class Repacking:
         self, levels: list[float], lead: Ints, others: Ints, now_s: Floats, target_s: float
     ) -> tuple[Placement, float, float] | None:
         """Return the first plan that is found to take at most so long in all stages, constants aside, its step, and how
-        long it lets the stages last that lead; what others last beyond what they do in any case is in proportion to
-        what they do now."""
-        base_s = np.zeros(len(now_s))
-        np.maximum.at(base_s, self._problem.stage_of_column, self._base)
+        long it lets the stages last that lead."""
         for level_s in levels:
-            rooms = now_s.copy()
-            rooms[lead] *= level_s / now_s[lead[0]]
-            if len(others):
-                left_s = target_s - float(np.delete(rooms, others).sum()) - float(base_s[others].sum())
-                rooms[others] = base_s[others] + (now_s - base_s)[others] * left_s / float((now_s - base_s)[others].sum())
-            if rooms.sum() <= target_s * (1 + NEAR) and (rooms >= base_s).all():
-                placement = self._packed(rooms)
-                if placement is not None:
-                    state = load_state(self._problem, placement)
-                    if state.overflow_bytes() <= 0:
-                        return placement, state.step_s(), level_s
+            placement = self._packed(_rooms(now_s, lead, level_s, others, target_s))
+            if placement is not None:
+                state = load_state(self._problem, placement)
+                if state.overflow_bytes() <= 0:
+                    return placement, state.step_s(), level_s
         return None
 
     # -- what blocks ask for -----------------------------------------------------------------------------------------
@@ -201,6 +192,19 @@ class Repacking:
         taken, place = np.concatenate(blocks), np.concatenate(places)
         order = np.lexsort((place, taken))
         return Placement(taken[order], place[order])
+
+
+def _rooms(now_s: Floats, lead: Ints, level_s: float, others: Ints, target_s: float) -> Floats:
+    """Return [S] how long stages may last that take `target_s` together: those that lead as long as given, the others in
+    proportion to what they do now; none where those that lead take too long.
+
+    What options load everywhere may last longer than a room: a plan is judged by its own step.
+    """
+    rooms = now_s.copy()
+    rooms[lead] *= level_s / now_s[lead[0]]
+    if len(others):
+        rooms[others] *= (target_s - float(np.delete(rooms, others).sum())) / float(now_s[others].sum())
+    return rooms if rooms.sum() <= target_s * (1 + NEAR) else np.full(len(rooms), -np.inf)
 
 
 def _patterns(asks: Floats, rooms: Floats, count: Ints) -> Ints | None:
