@@ -195,8 +195,8 @@ class Repacking:
 
 
 def _rooms(now_s: Floats, lead: Ints, level_s: float, others: Ints, target_s: float) -> Floats:
-    """Return [S] how long stages may last that take `target_s` together: those that lead as long as given, the others in
-    proportion to what they do now; none where those that lead take too long.
+    """Return [S] how long stages may last that take `target_s` together: those that lead as long as given, the others
+    in proportion to what they do now; none where those that lead take too long.
 
     What options load everywhere may last longer than a room: a plan is judged by its own step.
     """
