@@ -10,7 +10,9 @@ from cost_models.memory import (
     CACHE_INDEX_BYTES_PER_SLOT,
     Batching,
     block_bytes,
+    has_way_to_update,
     is_supported,
+    stashed_bytes,
 )
 from cost_models.shards import (
     DATA_PARALLEL,
@@ -28,11 +30,13 @@ from cost_models.shards import (
     SCM_CACHED,
     SSD_CACHED,
     STASHED_TIERS,
+    STATE_PLACES,
     TABLE_WISE,
     Blocks,
 )
 from cost_models.tables import Tables
 from cost_models.workload import Workload, load_workload
+from cost_models.workload.formats import DTYPES
 from tests.oracles.instances import workload
 
 BATCHING = Batching(global_samples=4096.0, samples_per_rank=1024.0, batches_in_flight=2)
@@ -224,3 +228,56 @@ def test_vectors_of_a_variable_batch_take_the_bytes_of_those_there_are() -> None
     usual, fewer = (workload([{"rows": 4000, "dim": 64, "poolings": poolings}]) for poolings in (1.0, 0.25))
     assert stored(fewer, MEMORY_HBM, "outputs") == stored(usual, MEMORY_HBM, "outputs") / 4
     assert stored(fewer, MEMORY_HBM, "ids") == stored(usual, MEMORY_HBM, "ids")
+
+
+def test_the_hot_rows_of_a_split_table_are_in_hbm_the_others_in_ddr() -> None:
+    """A tenth of 1,003 rows, rounded up; weights and state together; nothing anywhere else."""
+    model = workload([{"rows": 1003, "dim": 64}], embedding={"optimizer": "adagrad"})
+    blocks = whole_tables(model, DDR_SPLIT, fraction=0.1)
+    for component in ("weights", "optimizer"):
+        found = [stored(model, memory, component, blocks) for memory in (MEMORY_HBM, MEMORY_DDR, MEMORY_SSD)]
+        assert found == pytest.approx([101 * 256, 902 * 256, 0])
+
+
+@pytest.mark.parametrize(
+    ("tier", "weights", "state"), [("hbm_stash_weights", 1, 0), ("hbm_stash_optimizer", 0, 1), ("hbm_stash_all", 1, 1)]
+)
+def test_what_is_stashed_leaves_hbm_for_ddr(tier: str, weights: int, state: int) -> None:
+    """As many bytes as are in HBM otherwise, and of the number format that the block is stored in."""
+    for dtype, row_bytes in (("fp32", 256), ("fp16", 128)):
+        model = workload([{"rows": 1000, "dim": 64, "dtype": dtype}], embedding={"optimizer": "adam"})
+        blocks = whole_tables(model, PLACEMENT_TIERS.index(tier))
+        away = {"weights": weights * 1000 * row_bytes, "optimizer": state * 1000 * 512}
+        assert stashed_bytes(Tables.of(model, 4), blocks).tolist() == [sum(away.values())]
+        for component, whole in (("weights", 1000 * row_bytes), ("optimizer", 1000 * 512)):
+            assert stored(model, MEMORY_DDR, component, blocks) == away[component]
+            assert stored(model, MEMORY_HBM, component, blocks) == whole - away[component]
+            assert stored(model, MEMORY_SSD, component, blocks) == 0
+
+
+def ways(model: Workload, sharding: int = TABLE_WISE, dtype: str | None = None, state: str = "") -> set[str]:
+    """The tiers in which a table can be updated, in a format other than its own or with its optimizer state apart."""
+    every = np.arange(len(PLACEMENT_TIERS))
+    formats = None if dtype is None else 0 * every + DTYPES.index(dtype)
+    places = 0 * every + STATE_PLACES.index(state) if state else None
+    blocks = Blocks(0 * every, 0 * every + sharding, every, 0 * every + 64, 0 * every + 0.1, formats, places)
+    return {PLACEMENT_TIERS[tier] for tier in np.flatnonzero(has_way_to_update(Tables.of(model, 4), blocks)).tolist()}
+
+
+def test_a_format_without_updates_is_written_in_a_cache_of_full_precision() -> None:
+    """fp32 is updated wherever it is; mx6 where a cache is above it or beside it. A table with a stated cache beside it
+    is never read in place, nor replicated; what is served needs no updates."""
+    cached = {"ddr_cached", "ssd_cached", "scm_cached", "remote_cached", "hbm_mixed"}
+    table = {"rows": 1000, "dim": 64, "optimizer": "sgd"}
+    plain, stated = workload([table]), workload([{**table, "dtype": "mx6", "precision_cache": "5%"}])
+    served = workload([{"rows": 1000, "dim": 64}], mode="inference")
+    assert ways(plain) == set(PLACEMENT_TIERS)
+    assert ways(plain, dtype="mx6") == cached
+    assert ways(served, dtype="mx6") == set(PLACEMENT_TIERS)
+    assert ways(stated) >= {"hbm", *cached}
+    assert not ways(stated) & {"ddr", "scm", "ddr_split"}
+    assert not ways(stated, DATA_PARALLEL)
+    assert "hbm" in ways(plain, DATA_PARALLEL)
+    assert "hbm" not in ways(plain, DATA_PARALLEL, dtype="mx6")
+    assert "hbm" in ways(plain, state="ddr")
+    assert "hbm" not in ways(plain, DATA_PARALLEL, state="ddr"), "replicas are updated where they are"

@@ -1,5 +1,6 @@
 """What moves when one plan follows another: counted cell by cell, and in the order of columns that keeps most."""
 
+import dataclasses
 import itertools
 
 import numpy as np
@@ -7,8 +8,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.problem.relocation import EXACT_BLOCKS, Rectangles, best_order, existing_cells, kept_cells
+from planner.formulation.allowed_choices import planning_model
+from planner.formulation.options import build_problem, enumerate_options
+from planner.formulation.policy import Policy
+from planner.problem.arrays import Problem
+from planner.problem.placement import Placement
+from planner.problem.relocation import (
+    EXACT_BLOCKS,
+    IncumbentPlacement,
+    Rectangles,
+    best_order,
+    existing_cells,
+    kept_cells,
+)
 from tests.oracles.incumbents import incumbent, table_bytes, whole_tables
+from tests.oracles.instances import node_group, topology, workload
 
 WORLD, ROWS, COLUMNS = 3, 6, 8
 
@@ -102,3 +116,64 @@ def test_moved_bytes_are_those_of_tables_that_change_ranks() -> None:
     place[2] = (place[2] + 1) % problem.world
     moved = before.moved_bytes(problem, type(before.start)(before.start.item_block, place))
     assert moved == pytest.approx(np.where(np.arange(5) == 2, table_bytes(problem), 0.0))
+
+
+def _in_parts(rows: int, ranks: int) -> Problem:
+    """A table whose rows are cut into equal parts, but for a shorter last one, on some of the ranks of a node."""
+    policy = Policy(tiers=("hbm",), shardings=("multi_rank_row_wise",))
+    cluster = topology(node_group("n", nodes=1, ranks=ranks, hbm_bytes=10e9))
+    model = planning_model("physical", cluster, workload([{"rows": rows, "dim": 64}]), policy)
+    return build_problem(model, enumerate_options(model, policy))
+
+
+def _held_in_parts(problem: Problem, ranks: tuple[int, ...], size: int) -> IncumbentPlacement:
+    """As an earlier plan, so many rows at a time on each of these ranks."""
+    n, blocks = len(ranks), len(problem.block_option)
+    zeros, of_blocks = np.zeros(n, dtype=np.int64), np.zeros(blocks, dtype=np.int64)
+    start = np.arange(n) * size
+    rows = np.minimum(size, problem.table_rows[0] - start)
+    held = Rectangles(zeros, np.array(ranks), start, rows, zeros, zeros + 64, zeros, zeros)
+    return IncumbentPlacement(
+        rectangles=held.sorted_by_place(problem.world),
+        rows_before=problem.table_rows,
+        table_columns=np.array([64]),
+        replicated=np.zeros(1, dtype=bool),
+        start=Placement(zeros[:0], zeros[:0]),
+        loose=zeros[:0],
+        block_columns=of_blocks + 64,
+        block_memory=of_blocks,
+        block_state_memory=of_blocks,
+        memories=np.arange(len(problem.pool_capacity)),
+        block_bytes=np.full(blocks, problem.table_rows[0] * 64 * 4.0),
+    )
+
+
+@pytest.mark.parametrize("option", [0, 1, 2])
+def test_parts_of_rows_stay_where_their_rows_were(option: int) -> None:
+    """Of a table in two, three or four parts of its rows, on any ranks before and after: what moves is the least of
+    all orders in which the parts could be given to their ranks, the shorter part being last."""
+    problem, random = _in_parts(1003, 6), np.random.default_rng(option)
+    full, last = range(*problem.block_start[option : option + 2].tolist())
+    parts, size = option + 2, int(problem.block_rows[full])
+    assert size * (parts - 1) + problem.block_rows[last] == 1003
+    for _ in range(30):
+        before, after = (tuple(random.permutation(6)[:parts].tolist()) for _ in range(2))
+        kept = {rank: set(range(k * size, min((k + 1) * size, 1003))) for k, rank in enumerate(before)}
+
+        def moved_rows(order: tuple[int, ...], kept: dict[int, set[int]] = kept) -> int:
+            places = ((rank, range(k * size, min((k + 1) * size, 1003))) for k, rank in enumerate(order))
+            return sum(len(set(rows) - kept.get(rank, set())) for rank, rows in places)
+
+        least = min(moved_rows((*order, after[-1])) for order in itertools.permutations(after[:-1]))
+        placement = Placement(np.array([full] * (parts - 1) + [last]), np.array(after))
+        moved = _held_in_parts(problem, before, size).moved_bytes(problem, placement)
+        assert moved == pytest.approx([least * 64 * 4])
+
+
+def test_a_block_of_some_columns_stands_for_a_whole_table() -> None:
+    """Whole tables have the bytes of their one block; one that is cut in four has four times those of a block."""
+    problem = whole_tables(3)
+    before = incumbent(problem, np.zeros(3, dtype=np.int64))
+    assert before.whole_bytes(problem) == pytest.approx(table_bytes(problem))
+    quarters = dataclasses.replace(before, block_columns=before.block_columns // 4)
+    assert quarters.whole_bytes(problem) == pytest.approx(4 * table_bytes(problem))

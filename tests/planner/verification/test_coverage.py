@@ -69,3 +69,49 @@ def test_what_does_not_cover_a_table_is_said(
     found = fault(sharding, *shards)
     assert found is not None
     assert words in found
+
+
+def parts_fault(sharding: Sharding, node_of_rank: list[int], *shards: tuple[int, int]) -> str | None:
+    """Of a table of ten rows and eight columns, cut into rows alone: shards (rank, rows), one after the other."""
+    rows = np.array([rows for _, rows in shards])
+    matrix = np.zeros((len(shards), 8), dtype=np.int64)
+    matrix[:, 0], matrix[:, 1], matrix[:, 2], matrix[:, 4] = [r for r, _ in shards], np.cumsum(rows) - rows, rows, 8
+    table = TablePlan(
+        name="t", sharding=sharding, tier="hbm", dtype="fp32", cache_fraction=None, shards=Shards.from_matrix(matrix)
+    )
+    return coverage_fault(table, (10, 8), np.array(node_of_rank), (TABLE_COLUMN_WISE,))
+
+
+ONE_NODE, THREE_NODES = [0, 0, 0, 0], [0, 0, 1, 1, 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("words", "sharding", "nodes", "shards"),
+    [
+        (None, "multi_rank_row_wise", ONE_NODE, [(0, 4), (1, 4), (2, 2)]),
+        (None, "multi_rank_row_wise", ONE_NODE, [(3, 5), (1, 5)]),
+        (None, "multi_node_row_wise", THREE_NODES, [(0, 3), (1, 2), (4, 3), (5, 2)]),
+        (None, "multi_node_row_wise", THREE_NODES, [(4, 3), (5, 2), (2, 3), (3, 2)]),
+        ("a cluster of one node", "multi_rank_row_wise", THREE_NODES, [(0, 5), (1, 5)]),
+        ("not all, each of them once", "multi_rank_row_wise", ONE_NODE, [(0, 3), (1, 3), (2, 3), (3, 1)]),
+        ("not all, each of them once", "multi_rank_row_wise", ONE_NODE, [(0, 4), (1, 4), (0, 2)]),
+        ("not all, each of them once", "multi_node_row_wise", THREE_NODES, [(0, 5), (1, 5)]),
+        ("as many ranks on every node", "multi_node_row_wise", [0, 0, 1, 1, 2], [(0, 3), (1, 2), (2, 3), (3, 2)]),
+        (
+            "each rank of its nodes",
+            "multi_node_row_wise",
+            THREE_NODES,
+            [(1, 3), (0, 2), (4, 3), (5, 2)],
+        ),
+        ("each rank of its nodes", "multi_node_row_wise", THREE_NODES, [(0, 5), (4, 3), (5, 2)]),
+        ("its row blocks are not", "multi_rank_row_wise", ONE_NODE, [(0, 3), (1, 3), (2, 4)]),
+        ("its row blocks are not", "multi_rank_row_wise", ONE_NODE, [(0, 5), (1, 5), (2, 0)]),
+        ("its row blocks are not", "multi_node_row_wise", THREE_NODES, [(0, 2), (1, 3), (4, 3), (5, 2)]),
+    ],
+)
+def test_parts_of_rows_are_equal_on_some_of_the_ranks_or_nodes(
+    words: str | None, sharding: Sharding, nodes: list[int], shards: list[tuple[int, int]]
+) -> None:
+    """Each part ceil(rows / parts) but for the last, on any ranks of a node, or cut over the ranks of any nodes."""
+    found = parts_fault(sharding, nodes, *shards)
+    assert found is None if words is None else words in str(found)
