@@ -117,7 +117,7 @@ def size_all(
     gap: float = 0.01,
     seed: int = 0,
     solver: Solver = "search",
-    progress: Callable[[str], None] | None = None,
+    progress: Progress | None = None,
     stop: Callable[[], bool] | None = None,
 ) -> tuple[ClusterChoice, ...]:
     """The smallest size of each case, in the order of the cases; with `each_tier` several choices for each.
@@ -177,8 +177,13 @@ def _faults(cases: Sequence[Case]) -> list[Fault]:
     return faults
 
 
-def _named(tell: Callable[[str], None] | None, label: str) -> Callable[[str], None] | None:
-    return None if tell is None else lambda words: tell(f"{label}: {words}")
+def _named(tell: Progress | None, label: str) -> Progress | None:
+    """Progress of a case: each size that is begun is named with it."""
+    if tell is None:
+        return None
+    return lambda step, best_s, bound_s: tell(
+        f"{label}: {step}" if best_s is None and bound_s is None else step, best_s, bound_s
+    )
 
 
 def ranked(choices: Iterable[ClusterChoice], *, constrained: bool = True) -> list[ClusterChoice]:

@@ -21,6 +21,7 @@ from planner.planning.integer_solution import Solver, expect_programme
 from planner.planning.pipeline import Pipeline, Searched, Steps
 from planner.planning.question_bound import bound_of_question
 from planner.problem.load_state import load_state
+from planner.solvers.incumbent import Progress
 from planner.solvers.limits import SearchLimits
 from topologies.cluster import Topology
 from topologies.documents import Document
@@ -47,12 +48,16 @@ class _SizeWatch:
     is_over: Callable[[], bool]
     whole_step_s: Callable[[float], float]
     """The step whose stages take so long together (see `CostModel`)."""
+    progress: Progress
+    """Hears of the best plan and bound so far, in whole steps."""
     best_s: float = math.inf
     bound_s: float = 0.0
 
-    def hear(self, _step: str, best_s: float | None, bound_s: float | None) -> None:
+    def hear(self, step: str, best_s: float | None, bound_s: float | None) -> None:
         self.best_s = min(self.best_s, math.inf if best_s is None else self.whole_step_s(best_s))
         self.bound_s = max(self.bound_s, self.whole_step_s(bound_s or 0.0))
+        if best_s is not None or bound_s is not None:
+            self.progress(step, self.best_s if math.isfinite(self.best_s) else None, self.bound_s or None)
 
     def is_decided(self) -> bool:
         is_met = math.isfinite(self.best_s) and self.best_s <= self.target_s
@@ -76,6 +81,8 @@ class SizeSearches:
     is_over: Callable[[], bool]
     solver: Solver = "search"
     """What follows a search that decides nothing, and that of the answer."""
+    progress: Progress = lambda *_: None
+    """Hears of each search's best plan and bound."""
     input_error: InputError | None = None
     judged: list[tuple[frozenset[str], frozenset[str], Candidate]] = field(default_factory=list)
     """(allowed tiers, tiers that the plan uses, candidate)."""
@@ -117,7 +124,8 @@ class SizeSearches:
         target_s = self._target_s(model)
         expect_programme(formulation, self.solver)
         for effort in sorted({0, self.effort}):
-            searched = self._decided(formulation, effort, _SizeWatch(target_s, self.is_over, model.whole_step_s))
+            watch = _SizeWatch(target_s, self.is_over, model.whole_step_s, self.progress)
+            searched = self._decided(formulation, effort, watch)
             formulation = searched.formulation
             candidate = self._candidate(searched, nodes)
             if candidate.is_proven or self.is_over():
@@ -138,9 +146,10 @@ class SizeSearches:
         found: dict[tuple[object, str], Candidate] = {}
 
         def under(asked: Question, limits: SearchLimits, former: PlannedUnder | None) -> PlannedUnder:
-            start = None if former is None else former.searched
-            pipeline = Pipeline(asked.policy, limits, solver=self.solver, start=start)
-            final = self._finished(pipeline, self._formulation(asked))
+            start, formulation = None if former is None else former.searched, self._formulation(asked)
+            watch = _SizeWatch(math.inf, self.is_over, formulation.model.whole_step_s, self.progress)
+            pipeline = Pipeline(asked.policy, limits, progress=watch.hear, solver=self.solver, start=start)
+            final = self._finished(pipeline, formulation)
             key = asked.workload.dense.checkpointing, final.formulation.model.exchange
             found[key] = self._candidate(final, candidate.nodes)
             return PlannedUnder(pipeline.assembled(final), final.formulation, final)
@@ -164,7 +173,7 @@ class SizeSearches:
         searched = pipeline.programmed(pipeline.solved(formulation))
         step_s = searched.outcome.step_s
         if step_s is None or model.whole_step_s(step_s) > target_s:  # ended by its gap, or by the user
-            watch = _SizeWatch(target_s, lambda: False, model.whole_step_s)
+            watch = _SizeWatch(target_s, lambda: False, model.whole_step_s, self.progress)
             searched = self._decided(searched.formulation, self.effort, watch)
         return pipeline.finished(searched, target_s)
 

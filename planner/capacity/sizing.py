@@ -23,6 +23,7 @@ from planner.formulation.dense_choices import expect_one_strategy
 from planner.formulation.policy import Policy, policy_document
 from planner.formulation.software import input_warnings, priced_as_run
 from planner.planning.integer_solution import Solver, expect_solver
+from planner.solvers.incumbent import Progress
 from topologies.cluster import Topology
 from topologies.documents import Document, did_you_mean, validate
 from topologies.errors import InputError
@@ -61,7 +62,7 @@ def size(
     gap: float = 0.01,
     seed: int = 0,
     solver: Solver = "search",
-    progress: Callable[[str], None] | None = None,
+    progress: Progress | None = None,
     stop: Callable[[], bool] | None = None,
 ) -> tuple[Sizing, ...]:
     """The smallest number of nodes that does, with all allowed tiers first, then without each memory below HBM.
@@ -78,7 +79,8 @@ def size(
     of the answer: `ilp` or `auto` the integer programme, as in `planner.planning.planning.plan`; `search` nothing. What
     its solver says of all plans rejects no size.
 
-    `stop` is asked now and then whether to end with what is known. Raises InputError for inputs that are wrong.
+    `stop` is asked now and then whether to end with what is known. `progress` hears of every size that is begun, without
+    a plan or bound, and of the best plan and bound of its search. Raises InputError for inputs that are wrong.
     """
     for subject, given, unit in (("target", target_samples_per_s, "samples/s"), ("longest step", max_step_s, "s")):
         if given is not None and not (math.isfinite(given) and given > 0):
@@ -96,11 +98,11 @@ def size(
     if not counts:
         raise InputError.at("max nodes", f"{max_nodes} is below the nodes of one scale-up domain")
     counts = [nodes for nodes in counts if divides(workload, resized(topology, index, nodes))] or counts
-    tell, is_over = progress or (lambda _: None), stop or (lambda: False)
+    tell, is_over = progress or (lambda *_: None), stop or (lambda: False)
     longest_s = math.inf if max_step_s is None else max_step_s
     priced = priced_as_run(workload, allowed)
     searches = SizeSearches(
-        topology, priced, allowed, rules, index, target_samples_per_s, longest_s, effort, gap, seed, is_over, solver
+        topology, priced, allowed, rules, index, target_samples_per_s, longest_s, effort, gap, seed, is_over, solver, tell
     )
     sizings: list[Sizing] = []
     floor, most_s = size_floor(topology, priced), searches.longest_target_s(max_nodes)
@@ -152,7 +154,7 @@ def _sized(
     label: str,
     tiers: tuple[PlacementTier, ...],
     counts: Sequence[int],
-    tell: Callable[[str], None],
+    tell: Progress,
 ) -> Sizing:
     seen: dict[int, Candidate] = {}
 
@@ -160,7 +162,7 @@ def _sized(
         if position not in seen:
             if searches.is_over():
                 raise Interrupted
-            tell(f"{label}: {_nodes(counts[position])}")
+            tell(f"{label}: {_nodes(counts[position])}", None, None)
             seen[position] = searches.judge(tiers, counts[position])
         return seen[position].suffices
 
@@ -174,7 +176,7 @@ def _sized(
     answer, plan = None, None
     if least is not None:
         if finished:
-            tell(f"{label}: the plan for {_nodes(counts[least])}")
+            tell(f"{label}: the plan for {_nodes(counts[least])}", None, None)
         answer, plan = searches.finished(tiers, seen[least])
         notes += _oddities(seen, least)
         if searches.policy.exchange == "auto":

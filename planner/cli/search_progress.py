@@ -1,4 +1,4 @@
-"""What `planner plan` says while it searches: best plan, bound and gap, and on terminals how the gap fell."""
+"""What `plan` and `size` say while they search: best plan, bound and gap, and on terminals how the gap fell."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -28,10 +28,25 @@ def progress_lines(report: Callable[[str], None], unit: str) -> Callable[[str, f
             gaps.append((now - began, best_s / bound_s - 1))
         if best_s is None and bound_s is None:
             streams.doing(step)
-        elif step != "local search" or now - said >= 1:
+        elif not step.endswith("local search") or now - said >= 1:
             said = now
             line = progress_line(step, best_s, bound_s, unit)
             report(f"{line} {gap_curve(gaps)}".rstrip() if streams.is_watched() else f"{now - began:.0f} s: {line}")
+
+    return tell
+
+
+def size_lines(report: Callable[[str], None]) -> Callable[[str, float | None, float | None], None]:
+    """Reports progress of a search for a size: each size that is begun, and on terminals its best plan, bound and gap."""
+    size, lines = "", progress_lines(report, "s")
+
+    def tell(step: str, best_s: float | None, bound_s: float | None) -> None:
+        nonlocal size, lines
+        if best_s is None and bound_s is None:
+            size, lines = step, progress_lines(report, "s")
+            report(step)
+        elif streams.is_watched():
+            lines(f"{size}: {step}", best_s, bound_s)
 
     return tell
 

@@ -10,6 +10,7 @@ import typer
 from planner.cli import flags, inputs, streams, values
 from planner.cli.exits import ExitCode
 from planner.cli.interruption import interruption
+from planner.cli.search_progress import size_lines
 from planner.cli.streams import Format
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ def size(
             gap=wanted_gap,
             seed=seed,
             solver=chosen_solver,
-            progress=tell,
+            progress=tell and size_lines(tell),
             stop=interrupted,
         )
     _print(sized, output_format)

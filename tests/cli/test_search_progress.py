@@ -5,7 +5,7 @@ import re
 import pytest
 
 from planner.cli import search_progress, streams
-from planner.cli.search_progress import gap_curve, progress_line, progress_lines
+from planner.cli.search_progress import gap_curve, progress_line, progress_lines, size_lines
 
 
 def test_a_line_names_what_is_known():
@@ -45,3 +45,23 @@ def test_terminals_show_the_curve_and_logs_the_seconds(monkeypatch, watched):
     assert "best 1.500 ms, bound 1.000 ms, gap 50.00%" in last
     assert bool(re.search(f" [{search_progress.BLOCKS}]+$", last)) == watched
     assert last.startswith("0 s: ") != watched
+
+
+@pytest.mark.parametrize("watched", [True, False])
+def test_each_size_has_its_own_curve(monkeypatch, watched):
+    """A curve of the gap of the size that is searched, none of those before it; logs name the sizes alone."""
+    said = []
+    monkeypatch.setattr(streams, "is_watched", lambda: watched)
+    tell = size_lines(said.append)
+    for nodes in ("4 nodes", "2 nodes"):
+        tell(nodes, None, None)
+        tell("bound", None, 1e-3)
+        tell("start", 2e-3, 1e-3)
+        tell("better start", 1.5e-3, 1e-3)
+    if not watched:
+        assert said == ["4 nodes", "2 nodes"]
+        return
+    for nodes, lines in (("4 nodes", said[:4]), ("2 nodes", said[4:])):
+        assert lines[:2] == [nodes, f"{nodes}: bound, bound 1.000 ms"]
+        assert lines[2].endswith("gap 100.00%"), "a gap that is the only one so far has no curve"
+        assert re.fullmatch(rf"{nodes}: better start, .* gap 50.00% [{search_progress.BLOCKS}]+", lines[3])

@@ -79,13 +79,18 @@ def test_what_no_size_can_beat_is_said_at_once(batch: dict[str, int]) -> None:
         *["dense part of a rank's batch"] * len(names[2:]),
     ]
     assert len(names[2:]) == ("batch_per_rank" in batch)
-    told: list[str] = []
-    (found,) = size(CLUSTER, model, max_step_s=floor.seconds * 0.999, progress=told.append)
+    told: list[tuple[str, float | None, float | None]] = []
+    hear = lambda *heard: told.append(heard)  # noqa: E731
+    (found,) = size(CLUSTER, model, max_step_s=floor.seconds * 0.999, progress=hear)
     assert (found.answer, found.candidates, told) == (None, (), [])
     assert found.notes[-1].startswith("no size does: no step is shorter than ")
     assert "7.000 ms step_overhead_s of torchrec" in found.notes[-1]
-    tried = size(CLUSTER, model, max_step_s=floor.seconds * 1.001, max_nodes=2, each_tier=False, progress=told.append)
+    tried = size(CLUSTER, model, max_step_s=floor.seconds * 1.001, max_nodes=2, each_tier=False, progress=hear)
     assert tried[0].candidates
+    sizes = [step for step, best_s, bound_s in told if best_s is None and bound_s is None]
+    assert sizes == ["all tiers: 1 node", "all tiers: 2 nodes"], "each size that is begun, and then its best plan and bound"
+    assert told[0][0] == sizes[0]
+    assert max(bound_s or 0 for _, _, bound_s in told) > floor.seconds
     assert all(one.lower_bound_s is None or one.lower_bound_s > floor.seconds for one in tried[0].candidates)
     rate = model.batch(2 * 8) / floor.seconds
     (fast,) = size(CLUSTER, model, target_samples_per_s=rate * 1.001, max_nodes=8)
