@@ -60,7 +60,7 @@ def describe(item: ErrorDetails, model: type[BaseModel], path: Sequence[Key]) ->
         keys = ", ".join(field_names(model, path))
         return f"must be a mapping of {keys}, not {_named(value)}{_remedy(model, path)}"
     if kind in _WANTED:
-        return f"must be {_WANTED[kind]}, not {_named(value)}"
+        return f"must be {_WANTED[kind]}, not {_named(value)}{written_out(value)}"
     if kind in _LIMITS:
         key, words = _LIMITS[kind]
         return f"must be {words} {str(limits[key]).removesuffix('.0')}, not {shown(value)}"
@@ -76,6 +76,18 @@ def describe(item: ErrorDetails, model: type[BaseModel], path: Sequence[Key]) ->
     if kind in {"value_error", "assertion_error"}:
         return message
     return f"{message[0].lower()}{message[1:]} (got {shown(value)})"
+
+
+def written_out(value: object) -> str:
+    """What to write for a number with a letter for its thousands, which some count as 1,024, or with commas."""
+    if not isinstance(value, str):
+        return ""
+    if match := re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kKMG])\s*", value):
+        number, power = float(match[1]), "kMG".index(match[2].replace("K", "k")) + 1
+        return f"; write {number * 1000**power:.0f}, or {number * 1024**power:.0f} for {match[2]}i"
+    if re.fullmatch(r"\s*\d{1,3}(,\d{3})+\s*", value):
+        return f"; write {value.strip().replace(',', '')}"
+    return ""
 
 
 def _named(value: object) -> str:

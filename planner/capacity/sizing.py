@@ -102,7 +102,19 @@ def size(
     longest_s = math.inf if max_step_s is None else max_step_s
     priced = priced_as_run(workload, allowed)
     searches = SizeSearches(
-        topology, priced, allowed, rules, index, target_samples_per_s, longest_s, effort, gap, seed, is_over, solver, tell
+        topology,
+        priced,
+        allowed,
+        rules,
+        index,
+        target_samples_per_s,
+        longest_s,
+        effort,
+        gap,
+        seed,
+        is_over,
+        solver,
+        tell,
     )
     sizings: list[Sizing] = []
     floor, most_s = size_floor(topology, priced), searches.longest_target_s(max_nodes)

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from planner.cli import completions
+from planner.cli import completions, values
 from planner.cli.streams import Format
 from topologies.errors import MissingPackageError
 from topologies.instances import Instances
@@ -73,7 +73,7 @@ NodesFlag = Annotated[
 ]
 GlobalBatchFlag = Annotated[
     int | None,
-    typer.Option("--global-batch", metavar="N", min=1, help="Samples per step over all ranks."),
+    typer.Option("--global-batch", metavar="N", parser=values.samples, help="Samples per step over all ranks."),
 ]
 SetFlag = Annotated[
     list[str] | None,

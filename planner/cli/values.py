@@ -66,6 +66,18 @@ def rate(flag: str, text: str) -> float:
     return value
 
 
+def samples(text: str) -> int:
+    """The samples that `--global-batch` gives, written as in a workload (`65536`, `1e5`): 1 or more."""
+    from cost_models.workload.spellings import whole_number
+    from topologies.messages import written_out
+
+    number = int(text) if text.isdecimal() else whole_number(text)
+    if not isinstance(number, int) or number < 1:
+        message = f"must be a whole number of at least 1, not {text!r}{written_out(text)}"
+        raise typer.BadParameter(message, param_hint="--global-batch")
+    return number
+
+
 def share(flag: str, text: str) -> float:
     """The share that a flag gives (`1%`, `0.01`)."""
     from topologies.units import parse_fraction

@@ -123,6 +123,8 @@ def test_every_status_has_its_exit_code():
     [
         (["--set", "topology.nodes.0.cuont=4"], 3, "did you mean 'count'?"),
         (["--set", "workload.global_batch=-1", "--set", "topology.name=[]"], 3, "topology.name"),
+        (["--global-batch", "0"], 2, "must be a whole number of at least 1, not '0'"),
+        (["--global-batch", "64k"], 2, "not '64k'; write 64000, or 65536 for ki"),
         (["--set", "topolgy.name=x"], 2, "did you mean 'topology'?"),
         (["--tiers", "hbmm"], 2, "did you mean 'hbm'?"),
         (["--shardings", "rowwise"], 2, "did you mean 'row_wise'?"),

@@ -70,6 +70,39 @@ def test_csv_parquet_yaml_and_json_say_the_same(tmp_path: Path) -> None:
     assert all(tables == found[0] for tables in found)
 
 
+@pytest.mark.parametrize(
+    ("spelling", "rows"),
+    [("2000000", 2_000_000), ("2e6", 2_000_000), ("2.0E+6", 2_000_000), ("2_000_000", 2_000_000), ("1.5e1", 15)],
+)
+def test_counts_are_written_alike_in_every_file(tmp_path: Path, spelling: str, rows: int) -> None:
+    """In digits or powers of ten, in CSV and YAML."""
+    (tmp_path / "t.csv").write_text(f"name,rows,dim,pooling_factor\na,{spelling},64,1\n")
+    (tmp_path / "t.yaml").write_text(f"tables: [{{name: a, rows: {spelling}, dim: 64, pooling_factor: 1}}]\n")
+    assert [load_workload(tmp_path / name, global_batch=4).tables[0].rows for name in ("t.csv", "t.yaml")] == [rows] * 2
+
+
+@pytest.mark.parametrize(
+    ("spelling", "remedy"),
+    [
+        ("20M", "; write 20000000, or 20971520 for Mi"),
+        ("1.5k", "; write 1500, or 1536 for ki"),
+        ("2K", "; write 2000, or 2048 for Ki"),
+        ("2G", "; write 2000000000, or 2147483648 for Gi"),
+        ("20,000,000", "; write 20000000"),
+        ("many", ""),
+        ("20M rows", ""),
+    ],
+)
+def test_thousands_that_may_be_1000_or_1024_are_refused_with_both(tmp_path: Path, spelling: str, remedy: str) -> None:
+    """A letter says nothing of which are meant: the message has the number to write, in CSV and YAML alike."""
+    (tmp_path / "t.csv").write_text(f'name,rows,dim,pooling_factor\na,"{spelling}",64,1\n')
+    (tmp_path / "t.yaml").write_text(f'tables: [{{name: a, rows: "{spelling}", dim: 64, pooling_factor: 1}}]\n')
+    for name in ("t.csv", "t.yaml"):
+        with pytest.raises(InputError) as caught:
+            load_workload(tmp_path / name, global_batch=4)
+        assert [fault.message for fault in caught.value.faults] == [f"must be a whole number, not '{spelling}'{remedy}"]
+
+
 @pytest.mark.parametrize("spelling", ["FP16", "float16", "torch.float16", "half", "DataType.FP16", "fp16"])
 def test_spellings_of_dtypes(tmp_path: Path, spelling: str) -> None:
     path = tmp_path / "tables.csv"

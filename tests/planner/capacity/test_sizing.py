@@ -88,7 +88,9 @@ def test_what_no_size_can_beat_is_said_at_once(batch: dict[str, int]) -> None:
     tried = size(CLUSTER, model, max_step_s=floor.seconds * 1.001, max_nodes=2, each_tier=False, progress=hear)
     assert tried[0].candidates
     sizes = [step for step, best_s, bound_s in told if best_s is None and bound_s is None]
-    assert sizes == ["all tiers: 1 node", "all tiers: 2 nodes"], "each size that is begun, and then its best plan and bound"
+    assert sizes == ["all tiers: 1 node", "all tiers: 2 nodes"], (
+        "each size that is begun, and then its best plan and bound"
+    )
     assert told[0][0] == sizes[0]
     assert max(bound_s or 0 for _, _, bound_s in told) > floor.seconds
     assert all(one.lower_bound_s is None or one.lower_bound_s > floor.seconds for one in tried[0].candidates)
