@@ -20,6 +20,7 @@ from planner.capacity.size_searches import resized
 from planner.capacity.sizing import DEFAULT_MAX_NODES, Sizing, group_index, size
 from planner.formulation.policy import Policy, policy_document
 from planner.planning.integer_solution import Solver
+from planner.solvers.incumbent import Progress
 from topologies.cluster import Topology
 from topologies.documents import Document, validate
 from topologies.errors import Fault, InputError

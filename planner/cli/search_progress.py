@@ -37,7 +37,7 @@ def progress_lines(report: Callable[[str], None], unit: str) -> Callable[[str, f
 
 
 def size_lines(report: Callable[[str], None]) -> Callable[[str, float | None, float | None], None]:
-    """Reports progress of a search for a size: each size that is begun, and on terminals its best plan, bound and gap."""
+    """Reports progress of a search for a size: each size that is begun, on terminals with best plan, bound and gap."""
     size, lines = "", progress_lines(report, "s")
 
     def tell(step: str, best_s: float | None, bound_s: float | None) -> None:

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from rich.segment import Segment
 
 NUMBER = re.compile(r"[±+-]?\d[\d.,e+-]*%?")
+_PART_OF_A_NAME = re.compile(r"[^_./:=-]*[_./:=-]+|[^_./:=-]+")
+"""A name is broken after these signs where a line cannot hold it."""
 LEAST_WORDS = 8
 """Characters that a column of words keeps on the narrowest terminal."""
 
@@ -117,10 +119,24 @@ def _width(text: str) -> int:
     return max(map(cell_len, text.split("\n")))
 
 
-def _folded(text: str, width: int) -> Iterator[str]:
-    """The lines of a text, broken between words, and within those that are longer than a line."""
+def _chopped(word: str, width: int) -> Iterator[str]:
+    """Lines of a word that is longer than one: broken between the parts of a name, and within those that are longer."""
     from rich.cells import chop_cells
 
+    current = ""
+    for part in _PART_OF_A_NAME.findall(word):
+        if _width(current + part) <= width:
+            current += part
+            continue
+        if current:
+            yield current
+        *full, current = chop_cells(part, width) if _width(part) > width else [part]
+        yield from full
+    yield current
+
+
+def _folded(text: str, width: int) -> Iterator[str]:
+    """The lines of a text, broken between words, and within those that are longer than a line."""
     for line in text.split("\n"):
         if _width(line) <= width:
             yield line
@@ -132,7 +148,7 @@ def _folded(text: str, width: int) -> Iterator[str]:
             if _width(longer) > width and not is_empty:
                 yield current
                 longer = word
-            *full, current = chop_cells(longer, width) if _width(longer) > width else [longer]
+            *full, current = _chopped(longer, width) if _width(longer) > width else [longer]
             yield from full
             is_empty = False
         yield current

@@ -62,3 +62,22 @@ def test_names_steer_no_terminal():
     table = TextGrid(("name", "left"))
     table.add_row("\x1b[31mred\nx")
     assert shown(table, 80) == ["name", "\\x1b[31mred\\nx"]
+
+
+@pytest.mark.parametrize(
+    ("name", "lines"),
+    [
+        ("cache_stage_bytes_per_s", ["cache_stage_", "bytes_per_s"]),
+        ("nodes.0.tiers.ddr", ["nodes.0.", "tiers.ddr"]),
+        ("H100-SXM5-80GB", ["H100-SXM5-", "80GB"]),
+        ("embeddings", ["embeddings"]),
+        ("all_reduce_bandwidthofgroups", ["all_reduce_", "bandwidthofg", "roups"]),
+        ("the device_coefficients file", ["the", "device_", "coefficients", "file"]),
+    ],
+)
+def test_long_names_are_broken_between_their_parts(name, lines):
+    """Of a column that has no room for the name: after a sign that joins parts, within a part only where it must."""
+    grid = TextGrid(("name", "left"))
+    grid.add_row(name)
+    _, (found,) = grid.lines(12)
+    assert found == lines
