@@ -1,8 +1,10 @@
 """Runs of a study: the same results whoever computes them, nothing twice, a death takes nothing with it."""
 
+import contextlib
 import itertools
 import json
 import os
+import signal
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -135,20 +137,34 @@ def test_a_failing_point_is_a_row_with_its_error(grid: Callable[..., Grid], run_
 
 
 def killing(job: Job) -> Answer:
-    """Stands for a job that takes all memory: the process is gone."""
+    """Stands for a job that takes all memory, whose process is gone each time; and for one whose process somebody kills
+    in the middle of it, once."""
     if job.topology.node_count == 2:
         os._exit(9)
+    if job.topology.node_count == 3:
+        answer(job)
+        with contextlib.suppress(FileExistsError):
+            Path(os.environ["KILLED_ONCE"]).touch(exist_ok=False)
+            os.kill(os.getpid(), signal.SIGKILL)
     return answer(job)
 
 
-def test_a_job_that_kills_its_process_does_not_end_the_others(
-    grid: Callable[..., Grid], run_grid: RunGrid, monkeypatch
+def test_processes_that_are_killed_take_no_answer_with_them(
+    grid: Callable[..., Grid], run_grid: RunGrid, monkeypatch, tmp_path: Path
 ) -> None:
-    """It is tried again, then given up; all others have their answers."""
-    monkeypatch.setattr(runners, "answer", killing)
+    """A job that kills its process is tried again, then given up; one that was killed has the answer that it has
+    otherwise, as have all others."""
     points = grid(axes={NODES: [1, 2, 3, 4]})
+    undisturbed = {one.point.number: one.answer.record for one in run_grid(points, Serial())}
+    monkeypatch.setenv("KILLED_ONCE", str(tmp_path / "killed"))
+    monkeypatch.setattr(runners, "answer", killing)
     with Processes(2) as pool:
-        found = results(points, run_grid(points, pool))
+        every = run_grid(points, pool)
+    assert (tmp_path / "killed").exists()
+    assert {one.point.number: one.answer.record for one in every if one.point.number != 1} == {
+        number: record for number, record in undisturbed.items() if number != 1
+    }
+    found = results(points, every)
     assert list(found.frame["status"]) == ["feasible", "error", "feasible", "feasible"]
     assert "died 2 times" in found.frame["reason"][1]
 
