@@ -2,7 +2,7 @@
 
 import pytest
 
-from cost_models.arithmetic import ProductRate
+from cost_models.arithmetic import ProductRate, fp32_rates, single_rates
 from cost_models.coefficients import device_coefficients
 from cost_models.dense import product_seconds
 from cost_models.kinds import rank_kinds
@@ -58,3 +58,14 @@ def test_products_of_a_trace_are_met() -> None:
     square, narrow = (product_seconds((rate,), 4096, n, 1024) for n in (1024, 64))
     assert 2 * 4096 * 1024 * 1024 / square == pytest.approx(73e12, rel=0.01)
     assert narrow / square == pytest.approx(64 / 1024 * 2.17, rel=0.01)
+
+
+@pytest.mark.parametrize(("dtype", "outside"), [("tf32", "tf32"), ("fp32", "fp32"), ("fp16", "fp32"), ("bf16", "fp32")])
+def test_products_of_fp32_numbers_outside_of_layers(dtype: str, outside: str) -> None:
+    """In tf32 where the layers' are, by the one switch of PyTorch, else in fp32, which is slower on an A100."""
+    cluster = load_topology("dgx-a100-80")
+    tf32 = single_rates(cluster, load_workload("model-i", overrides=["dense.dtype=tf32"]))
+    fp32 = fp32_rates(cluster)
+    assert min(rate.flops_per_s for rate in tf32[0]) > 4 * min(rate.flops_per_s for rate in fp32[0])
+    found = single_rates(cluster, load_workload("model-i", overrides=[f"dense.dtype={dtype}"]))
+    assert found == {"tf32": tf32, "fp32": fp32}[outside]

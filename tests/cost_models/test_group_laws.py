@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from cost_models.collective_calls import CollectiveCall, Members
-from cost_models.collective_laws import collective_law
+from cost_models.collective_laws import CollectiveLaw, collective_law, wire_bytes
 from cost_models.collectives import all_reduce_seconds
 from cost_models.group_laws import GroupLaws
 from cost_models.groups import RankGroup
@@ -105,3 +105,37 @@ def test_exchanges_and_reductions_have_rates_and_latencies_of_their_own() -> Non
         latency[operation] = laws.latency_s(few)
     assert latency["reduce_scatter"] == latency["all_gather"]
     assert latency["all_gather"] - latency["all_to_all"] == pytest.approx(kind.ring_hops_s)
+
+
+def test_a_port_and_a_card_are_busy_for_the_bytes_that_cross_them() -> None:
+    """Inside a node a port, for what is left of the time besides the latency; among peers of nodes a card; neither
+    where nothing has to move."""
+    laws = GroupLaws(CLUSTER, WORKLOAD)
+    near = CollectiveCall("all_reduce", "backward", 1e9, Members(8))
+    port_s, card_s = laws.busy_s(near)
+    assert port_s.tolist() == pytest.approx([laws.seconds(near) - laws.latency_s(near)])
+    assert card_s.tolist() == [0.0]
+    (kind,) = rank_kinds(CLUSTER, WORKLOAD, lambda _: RankGroup(1, 1, 4))
+    _, card_s = laws.busy_s(CollectiveCall("all_gather", "forward", 1e9, Members(4, are_peers=True)))
+    assert card_s.tolist() == pytest.approx([1e9 * 3 / 4 / kind.nic_all_reduce])
+    for nothing in (
+        CollectiveCall("all_gather", "forward", 1e9, Members(1)),
+        CollectiveCall("all_gather", "forward", 0.0, Members(8)),
+    ):
+        assert [busy.tolist() for busy in laws.busy_s(nothing)] == [[0.0], [0.0]]
+
+
+@pytest.mark.parametrize(("operation", "passes"), [("all_reduce", 2), ("all_gather", 1), ("all_to_all", 1)])
+def test_all_but_a_ranks_own_share_crosses_its_port(operation: str, passes: int) -> None:
+    """Three quarters of a buffer among four ranks; of an all-reduce twice: scattered, then gathered."""
+    found = wire_bytes(operation, [0.0, 400.0], 4)  # type: ignore[arg-type]
+    assert found.tolist() == [0.0, 300.0 * passes]
+
+
+def test_the_protocol_of_a_size_is_the_fastest_one() -> None:
+    """A short latency for few bytes, a high rate for many: they cross at 20 kB here."""
+    law = CollectiveLaw((10e-6, 30e-6), (1e9, 1e10 * 9 / 10), "own", "x")
+    crossing = 20e-6 / (1 / 1e9 - 1 / 9e9)
+    for wire, line in ((0.99 * crossing, (10e-6, 1e9)), (1.01 * crossing, (30e-6, 9e9))):
+        assert law.line_at(wire) == line
+        assert law.seconds(wire) == pytest.approx(line[0] + wire / line[1])
