@@ -9,6 +9,8 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
+
 from planner.problem.arrays import Problem
 from planner.problem.regions import TableGroup
 
@@ -24,14 +26,21 @@ class Optimum:
     choices: tuple[tuple[int, tuple[Place, ...]], ...]
 
 
-@dataclass(frozen=True)
-class _Choice:
-    """One option of a table with its places, and what it adds to each (column, instance) and (tier, pool)."""
+class _Choices:
+    """The options of a table with all their places, and what each adds to each (column, instance) and (tier, pool)."""
 
-    option: int
-    places: tuple[Place, ...]
-    seconds: list[float]
-    size: list[float]
+    def __init__(self, problem: Problem, slots: "_Slots", table: int) -> None:
+        every = [
+            (option, places)
+            for option in range(len(problem.option_table))
+            if problem.option_table[option] == table
+            for places in _ways(problem, option)
+        ]
+        seconds = np.array([sum(slots.seconds(*each) for each in places) for _, places in every])
+        size = np.array([sum(slots.size(*each) for each in places) for _, places in every])
+        kept = np.flatnonzero(slots.fits(slots.base_size, size)) if every else np.zeros(0, dtype=np.int64)
+        self.ways = [every[number] for number in kept.tolist()]
+        self.seconds, self.size = (each[kept] if every else each for each in (seconds, size))
 
 
 _known: dict[int, tuple[Problem, Optimum | None]] = {}
@@ -47,39 +56,32 @@ def optimum(problem: Problem) -> Optimum | None:
 
 def _computed(problem: Problem) -> Optimum | None:
     slots = _Slots(problem)
-    choices = [
-        [choice for choice in _choices_of_table(problem, slots, table) if slots.fits(slots.base_size, choice.size)]
-        for table in range(len(problem.table_rows))
-    ]
-    if not all(choices) or not slots.fits(slots.base_size, [0.0] * len(slots.base_size)):
+    choices = [_Choices(problem, slots, table) for table in range(len(problem.table_rows))]
+    if not all(of_table.ways for of_table in choices) or (slots.base_size > slots.capacity).any():
         return None
-    for of_table in choices:
-        of_table.sort(key=lambda choice: slots.step_s(_sum(slots.base_seconds, choice.seconds)))
-    order = sorted(range(len(choices)), key=lambda table: -slots.step_s(choices[table][0].seconds))
+    order = sorted(range(len(choices)), key=lambda table: -float(slots.step_s(choices[table].seconds).min()))
     best_s, best = float("inf"), None
-    stack: list[_Choice] = []
+    taken: dict[int, tuple[int, tuple[Place, ...]]] = {}
 
-    def descend(seconds: list[float], size: list[float]) -> None:
+    def descend(seconds: np.ndarray, size: np.ndarray) -> None:
         nonlocal best_s, best
-        step_s = slots.step_s(seconds)
-        if step_s >= best_s:
+        if len(taken) == len(order):
+            best_s, best = float(slots.step_s(seconds)), dict(taken)
             return
-        if len(stack) == len(order):
-            best_s, best = step_s, list(stack)
-            return
-        table = order[len(stack)]
-        earlier = dict(zip(order, stack, strict=False))
-        for choice in choices[table]:
-            if slots.fits(size, choice.size) and _keeps_company(problem, table, choice, earlier):
-                stack.append(choice)
-                descend(_sum(seconds, choice.seconds), _sum(size, choice.size))
-                stack.pop()
+        table = order[len(taken)]
+        of_table = choices[table]
+        steps = np.where(slots.fits(size, of_table.size), slots.step_s(seconds + of_table.seconds), np.inf)
+        for number in np.argsort(steps, kind="stable").tolist():
+            if steps[number] >= best_s:
+                return
+            way = of_table.ways[number]
+            if _keeps_company(problem, table, way[1], taken):
+                taken[table] = way
+                descend(seconds + of_table.seconds[number], size + of_table.size[number])
+                del taken[table]
 
     descend(slots.base_seconds, slots.base_size)
-    if best is None:
-        return None
-    by_table = dict(zip(order, best, strict=True))
-    return Optimum(best_s, tuple((by_table[t].option, by_table[t].places) for t in range(len(order))))
+    return None if best is None else Optimum(best_s, tuple(best[table] for table in range(len(order))))
 
 
 class _Slots:
@@ -97,8 +99,8 @@ class _Slots:
         self.constant_s = sum(float(value) for value in problem.stage_constants)
         pools = [(m, p) for m in tiers for p in range(len(problem.pool_capacity[m]))]
         self.size_slot = {pair: number for number, pair in enumerate(pools)}
-        self.capacity = [float(problem.pool_capacity[m][p]) for m, p in pools]
-        self.base_seconds, self.base_size = [0.0] * len(pairs), [0.0] * len(pools)
+        self.capacity = np.array([float(problem.pool_capacity[m][p]) for m, p in pools])
+        self.base_seconds, self.base_size = np.zeros(len(pairs)), np.zeros(len(pools))
         for rank in ranks:
             kind = problem.kind_of_rank[rank]
             for c in columns:
@@ -107,24 +109,29 @@ class _Slots:
             for m in tiers:
                 slot = self.size_slot[m, int(problem.pool_of_rank[m][rank])]
                 self.base_size[slot] += float(problem.base_bytes[m])
+        self._problem = problem
+        self._costs: dict[Place, tuple[np.ndarray, np.ndarray]] = {}
 
-    def step_s(self, seconds: list[float]) -> float:
-        busy = sum(max((seconds[slot] for slot in slots), default=0.0) for slots in self.stage_slots)
-        return self.constant_s + busy
+    def step_s(self, seconds: np.ndarray) -> np.ndarray:
+        """[...] the step of seconds [..., slots]: of every stage the longest, one after the other."""
+        return self.constant_s + sum(seconds[..., slots].max(axis=-1) for slots in self.stage_slots if slots)
 
-    def fits(self, taken: list[float], more: list[float]) -> bool:
-        return all(a + b <= c for a, b, c in zip(taken, more, self.capacity, strict=True))
+    def fits(self, taken: np.ndarray, more: np.ndarray) -> np.ndarray:
+        """[n] whether so much more [n, slots] fits beside what is taken."""
+        return (taken + more <= self.capacity).all(axis=-1)
 
+    def seconds(self, block: int, place: int) -> np.ndarray:
+        """What a block at a place adds to each (column, instance)."""
+        return self._cost(block, place)[0]
 
-def _sum(first: list[float], second: list[float]) -> list[float]:
-    return [a + b for a, b in zip(first, second, strict=True)]
+    def size(self, block: int, place: int) -> np.ndarray:
+        """What it adds to each (tier, pool)."""
+        return self._cost(block, place)[1]
 
-
-def _choices_of_table(problem: Problem, slots: _Slots, table: int) -> Iterator[_Choice]:
-    for option in range(len(problem.option_table)):
-        if problem.option_table[option] == table:
-            for places in _ways(problem, option):
-                yield _costed(problem, slots, option, places)
+    def _cost(self, block: int, place: int) -> tuple[np.ndarray, np.ndarray]:
+        if (block, place) not in self._costs:
+            self._costs[block, place] = _costed(self._problem, self, block, place)
+        return self._costs[block, place]
 
 
 def _ways(problem: Problem, option: int) -> Iterator[tuple[Place, ...]]:
@@ -174,22 +181,24 @@ def _is_allowed(problem: Problem, block: int, place: int) -> bool:
     return all(ranks[rank] and problem.allowed[problem.kind_of_rank[rank]][block] for rank in members)
 
 
-def _keeps_company(problem: Problem, table: int, choice: _Choice, earlier: dict[int, _Choice]) -> bool:
+def _keeps_company(
+    problem: Problem, table: int, places: tuple[Place, ...], taken: dict[int, tuple[int, tuple[Place, ...]]]
+) -> bool:
     """Whether a table's places suit the groups that it is in, given those of the tables before it."""
 
-    def zones(group: TableGroup, of: _Choice) -> set[int]:
-        ranks = {rank for block, place in of.places for rank in _members(problem, block, place)}
+    def zones(group: TableGroup, of: tuple[Place, ...]) -> set[int]:
+        ranks = {rank for block, place in of for rank in _members(problem, block, place)}
         return {int(group.zone_of_rank[rank]) for rank in ranks}
 
     for group in problem.affinity_groups:
         if table in group.tables:
-            others = [zones(group, earlier[t]) for t in group.tables.tolist() if t in earlier]
-            if len(set.union(zones(group, choice), *others)) != 1:
+            others = [zones(group, taken[t][1]) for t in group.tables.tolist() if t in taken]
+            if len(set.union(zones(group, places), *others)) != 1:
                 return False
     for group in problem.anti_affinity_groups:
         if table in group.tables:
-            others = [zones(group, earlier[t]) for t in group.tables.tolist() if t in earlier]
-            if any(zones(group, choice) & other for other in others):
+            others = [zones(group, taken[t][1]) for t in group.tables.tolist() if t in taken]
+            if any(zones(group, places) & other for other in others):
                 return False
     return True
 
@@ -199,26 +208,25 @@ def _on_different_ranks_of_one_node(problem: Problem, places: tuple[Place, ...])
     return len(set(ranks)) == len(ranks) and len({int(problem.node_of_rank[rank]) for rank in ranks}) == 1
 
 
-def _costed(problem: Problem, slots: _Slots, option: int, places: tuple[Place, ...]) -> _Choice:
-    seconds, size = [0.0] * len(slots.base_seconds), [0.0] * len(slots.base_size)
-    for block, place in places:
-        members = _members(problem, block, place)
-        for position, rank in enumerate(members):
-            share = _row_share(problem, block, len(members), position)
-            kind = problem.kind_of_rank[rank]
-            for c in range(len(problem.stage_of_column)):
-                slot = slots.seconds_slot[c, int(problem.resource_of_rank[c][rank])]
-                seconds[slot] += float(problem.fixed[kind][block][c] + problem.by_rows[kind][block][c] * share)
-            for m in range(len(problem.pool_capacity)):
-                slot = slots.size_slot[m, int(problem.pool_of_rank[m][rank])]
-                size[slot] += float(problem.bytes_fixed[kind][block][m] + problem.bytes_by_rows[kind][block][m] * share)
-        for rank in range(len(problem.kind_of_rank)):
-            for c in range(len(problem.stage_of_column)):
-                slot = slots.seconds_slot[c, int(problem.resource_of_rank[c][rank])]
-                seconds[slot] += float(problem.everywhere[problem.kind_of_rank[rank]][block][c])
-    assert min(seconds) >= 0
-    assert min(size) >= 0
-    return _Choice(option, places, seconds, size)
+def _costed(problem: Problem, slots: _Slots, block: int, place: int) -> tuple[np.ndarray, np.ndarray]:
+    seconds, size = np.zeros(len(slots.base_seconds)), np.zeros(len(slots.base_size))
+    members = _members(problem, block, place)
+    for position, rank in enumerate(members):
+        share = _row_share(problem, block, len(members), position)
+        kind = problem.kind_of_rank[rank]
+        for c in range(len(problem.stage_of_column)):
+            slot = slots.seconds_slot[c, int(problem.resource_of_rank[c][rank])]
+            seconds[slot] += float(problem.fixed[kind][block][c] + problem.by_rows[kind][block][c] * share)
+        for m in range(len(problem.pool_capacity)):
+            slot = slots.size_slot[m, int(problem.pool_of_rank[m][rank])]
+            size[slot] += float(problem.bytes_fixed[kind][block][m] + problem.bytes_by_rows[kind][block][m] * share)
+    for rank in range(len(problem.kind_of_rank)):
+        for c in range(len(problem.stage_of_column)):
+            slot = slots.seconds_slot[c, int(problem.resource_of_rank[c][rank])]
+            seconds[slot] += float(problem.everywhere[problem.kind_of_rank[rank]][block][c])
+    assert seconds.min() >= 0
+    assert size.min() >= 0
+    return seconds, size
 
 
 def _row_share(problem: Problem, block: int, ranks: int, position: int) -> float:
