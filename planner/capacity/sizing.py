@@ -79,8 +79,8 @@ def size(
     of the answer: `ilp` or `auto` the integer programme, as in `planner.planning.planning.plan`; `search` nothing. What
     its solver says of all plans rejects no size.
 
-    `stop` is asked now and then whether to end with what is known. `progress` hears of every size that is begun, with no
-    plan or bound, and of the best plan and bound of its search. Raises InputError for inputs that are wrong.
+    `stop` is asked now and then whether to end with what is known. `progress` hears of every size as it is begun, with
+    neither plan nor bound, and of the best plan and bound of its search. Raises InputError for inputs that are wrong.
     """
     for subject, given, unit in (("target", target_samples_per_s, "samples/s"), ("longest step", max_step_s, "s")):
         if given is not None and not (math.isfinite(given) and given > 0):

@@ -130,17 +130,20 @@ def _forced(files: list[Path], kinds: list[str]) -> dict[Path, str]:
     return forced
 
 
+TopologyArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="TOPOLOGY",
+        help="A YAML file or a catalog name.",
+        show_default=False,
+        autocompletion=flags.completion("topology"),
+    ),
+]
+
+
 @app.command()
 def show(
-    source: Annotated[
-        str,
-        typer.Argument(
-            metavar="TOPOLOGY",
-            help="A YAML file or a catalog name.",
-            show_default=False,
-            autocompletion=flags.completion("topology"),
-        ),
-    ],
+    source: TopologyArgument,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE.svg", help="Also draw the cluster as SVG.")
     ] = None,
@@ -172,15 +175,7 @@ def show(
 
 @app.command()
 def export(
-    source: Annotated[
-        str,
-        typer.Argument(
-            metavar="TOPOLOGY",
-            help="A YAML file or a catalog name.",
-            show_default=False,
-            autocompletion=flags.completion("topology"),
-        ),
-    ],
+    source: TopologyArgument,
     to: Annotated[
         ExportFormat, typer.Option("--to", metavar="FORMAT", help="astra-sim or infragraph.", show_default=False)
     ],

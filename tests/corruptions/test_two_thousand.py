@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.oracles.corruptions import bases, corruptions, slip
+from tests.oracles.corruptions import corruptions, slip
+from tests.oracles.right_documents import bases
 
 COUNT = 2_000
 SEEDS = (100, 101)

@@ -13,6 +13,9 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 LINES = [line for line in (ROOT / "Dockerfile").read_text().splitlines() if line and not line.startswith("#")]
+UNCOMPILED = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"} | {
+    "PIP_NO_COMPILE": "0"  # as a variable, 0 stands for --no-compile: modules are compiled where they are used
+}
 OF_THE_IMAGE = ("useradd",)
 """Commands that change the users of the image alone."""
 
@@ -34,7 +37,7 @@ class Stage:
         path = f"{self.root / 'environment' / 'bin'}:{os.environ['PATH']}"
         command = re.sub(r"(?<![\w./])/(?=\w)", f"{self.root}/", command)
         return subprocess.run(
-            ["sh", "-c", command], cwd=self.folder, env={**os.environ, "PATH": path}, check=True, text=True,
+            ["sh", "-c", command], cwd=self.folder, env={**UNCOMPILED, "PATH": path}, check=True, text=True,
             stdout=subprocess.PIPE,
         ).stdout  # fmt: skip
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from planner.verification.verify import verify
-from tests.oracles.corruptions import Base, bases, corruptions, slip
+from tests.oracles.corruptions import corruptions, slip
+from tests.oracles.right_documents import Base, bases
 
 EACH = 40
 

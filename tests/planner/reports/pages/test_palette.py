@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from planner.reports.pages.palette import DARK, INK, LIMITS, MEMORY_COLOURS, PAPER, SEQUENTIAL, SERIES, STAGE_COLOURS
+from tests.oracles.studies import STAGES
 
 VISIONS = {
     "trichromacy": np.eye(3),
@@ -35,16 +36,6 @@ OPPONENTS = np.array(
     ]
 )
 """To OKLab (Ottosson, 2020); black and white are 1 apart, and 0.02 is hardly seen."""
-USUAL = (
-    "input_dist",
-    "lookup_forward",
-    "output_dist",
-    "dense",
-    "gradient_dist",
-    "lookup_backward",
-    "all_reduce",
-    "overhead",
-)
 
 
 def linear(colour: str) -> np.ndarray:
@@ -78,7 +69,7 @@ def dark(colour: str) -> str:
     [
         (SERIES, 0.07),
         ([dark(colour) for colour in SERIES], 0.07),
-        ([STAGE_COLOURS[name] for name in USUAL], 0.06),
+        ([STAGE_COLOURS[name] for name in STAGES], 0.06),
         (list(STAGE_COLOURS.values()), 0.035),
         (list(LIMITS.values()), 0.06),
         ([dark(colour) for colour in LIMITS.values()], 0.06),

@@ -1,0 +1,105 @@
+"""Two ways of summing a placement that agree: shard by shard, and block by block."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+from cost_models.shards import (
+    NODE,
+    RANK,
+    Blocks,
+    PlacedShards,
+    block_rows,
+)
+from planner.formulation.options import Options, build_problem
+from planner.problem.arrays import Problem
+from planner.problem.load_state import load_state
+from planner.problem.placement import Placement
+from tests.oracles.instances import Instance, tiny_instance
+from tests.oracles.placements import random_placement
+
+SEEDS = range(40)
+
+
+def as_shards(problem: Problem, options: Options, placement: Placement) -> PlacedShards:
+    """The placement shard by shard, as a plan document holds it."""
+    index, ranks, rows, opens = [], [], [], []
+    for block, place in zip(placement.item_block.tolist(), placement.item_place.tolist(), strict=True):
+        extent, of_table = (
+            problem.block_extent[block],
+            int(problem.table_rows[options.table[options.block_option[block]]]),
+        )
+        on_node = problem.node_of_rank == place
+        members = [place] if extent == RANK else np.flatnonzero(on_node | (extent != NODE)).tolist()
+        for position, rank in enumerate(members):
+            held = (
+                of_table if problem.block_replicated[block] else block_rows(np.array(of_table), len(members), position)
+            )
+            index.append(block)
+            ranks.append(rank)
+            rows.append(int(held))
+            opens.append(position == 0)
+    option = options.block_option[index]
+    blocks = Blocks(
+        options.table[option],
+        options.block_sharding[index],
+        options.tier[option],
+        options.block_columns[index],
+        options.cache_fraction[option],
+    )
+    return PlacedShards(blocks, np.array(ranks), np.array(rows), np.array(opens))
+
+
+@cache
+def placed(seed: int) -> tuple[Instance, Placement, PlacedShards]:
+    instance = tiny_instance(seed)
+    placement = random_placement(instance.problem, np.random.default_rng(seed))
+    return instance, placement, as_shards(instance.problem, instance.options, placement)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_shard_by_shard_is_block_by_block(seed: int) -> None:
+    """The model's evaluation of shards equals the solver's arithmetic on arrays, to 1e-12, on mixed clusters too."""
+    instance, placement, shards = placed(seed)
+    model = instance.model.linearised_at(shards)
+    evaluation = model.evaluate(shards)
+    state = load_state(build_problem(model, instance.options), placement)
+    assert evaluation.stage_seconds == pytest.approx(state.stage_seconds(), rel=1e-12)
+    assert evaluation.step_s == pytest.approx(state.step_s(), rel=1e-12)
+    for m, pool in enumerate(instance.problem.pool_of_rank):
+        capacity = instance.problem.pool_capacity[m]
+        taken = np.bincount(pool, weights=evaluation.rank_bytes[:, m], minlength=len(capacity))
+        assert (capacity - taken)[pool] == pytest.approx(state.free[m], rel=1e-9, abs=1e-3)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_critical_rank_binds_its_stage(seed: int) -> None:
+    """No rank is busy for longer; a stage without load has none, and the step sums the stages."""
+    instance, _, shards = placed(seed)
+    evaluation = instance.model.evaluate(shards)
+    busy = evaluation.rank_stage_seconds
+    assert busy.shape == (instance.problem.world, len(instance.model.stages))
+    assert evaluation.stage_seconds == pytest.approx(busy.max(axis=0))
+    for stage, rank in enumerate(evaluation.critical_rank):
+        if rank is None:
+            assert (busy[:, stage] == instance.model.constants[stage]).all()
+        else:
+            assert busy[rank, stage] == busy[:, stage].max()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_bytes_of_ranks_are_those_of_their_shards(seed: int) -> None:
+    """And of the dense part."""
+    instance, _, shards = placed(seed)
+    evaluation, size = instance.model.evaluate(shards), instance.model.shard_bytes(shards)
+    total = np.tile(instance.model.base_bytes, (instance.problem.world, 1))
+    np.add.at(total, shards.rank, size)
+    assert evaluation.rank_bytes == pytest.approx(total, rel=1e-12)
+
+
+def test_the_seeds_cover_mixed_clusters() -> None:
+    """One kind of rank and two, and shared cards and switches."""
+    problems = [tiny_instance(seed).problem for seed in SEEDS]
+    assert {problem.kinds for problem in problems} == {1, 2}
+    assert any(len(np.unique(row)) < problem.world for problem in problems for row in problem.resource_of_rank)
