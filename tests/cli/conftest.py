@@ -28,14 +28,21 @@ def run() -> Run:
 
 
 @pytest.fixture(scope="session")
-def plan_of_nodes(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Path]:
+def starter_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory as `planner init` leaves it, made once; to be copied."""
+    directory = tmp_path_factory.mktemp("starter") / "starter"
+    assert CliRunner().invoke(app, ["init", str(directory)]).exit_code == 0
+    return directory
+
+
+@pytest.fixture(scope="session")
+def plan_of_nodes(starter_files: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Path]:
     """`plan_of_nodes(2)`: a quick plan of the starter on so many nodes, made once; to be copied."""
     folder = tmp_path_factory.mktemp("plans")
-    assert CliRunner().invoke(app, ["init", str(folder / "starter")]).exit_code == 0
 
     @cache
     def planned(nodes: int) -> Path:
-        words = ["plan", "-t", folder / "starter" / "topology.yaml", "--nodes", nodes, "--effort", 0, "-q"]
+        words = ["plan", "-t", starter_files / "topology.yaml", "--nodes", nodes, "--effort", 0, "-q"]
         path = folder / f"{nodes}.json"
         assert CliRunner().invoke(app, [str(word) for word in [*words, "-o", path]]).exit_code == 0
         return path
@@ -50,8 +57,6 @@ def plan_file(plan_of_nodes: Callable[[int], Path], tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def starter(run: Run, tmp_path: Path) -> Path:
+def starter(starter_files: Path, tmp_path: Path) -> Path:
     """A directory as `planner init` leaves it."""
-    directory = tmp_path / "starter"
-    assert run("init", directory).exit_code == 0
-    return directory
+    return Path(shutil.copytree(starter_files, tmp_path / "starter"))
