@@ -129,6 +129,7 @@ class Grid:
             return []
         if len(between) > MOST_VALUES:
             self._faults.append(self.document.fault(where, f"has more than {MOST_VALUES:,} values; take a wider step"))
+            return []
         return between
 
     def _scenario(self, number: int, scenario: Scenario) -> tuple[AxisChange, ...]:
