@@ -3,6 +3,7 @@
 import json
 import re
 from dataclasses import dataclass
+from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
 
@@ -73,6 +74,7 @@ def with_modeline(name: str, text: str) -> str:
     return f"# yaml-language-server: $schema={SCHEMAS}/{KINDS[name]}.schema.json\n{text}"
 
 
+@cache
 def schema_text(kind: str) -> str:
     """The schema of a kind, as `planner schema` prints it."""
     from planner.cli.schema import SchemaKind, schema_document
