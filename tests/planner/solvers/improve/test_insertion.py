@@ -19,10 +19,12 @@ def _has_options(seed: int) -> bool:
     return bool(np.isfinite(fluid.price(fluid.no_multipliers())[0]).all())
 
 
-@pytest.mark.parametrize("seed", [seed for seed in range(0, 120, 3) if _has_options(seed)])
+@pytest.mark.parametrize("seed", range(0, 120, 3))
 def test_an_offer_costs_what_it_says(seed: int) -> None:
     """The value grows as offered where a table's blocks share no resource, and by at least its least and what its
     blocks cost above that."""
+    if not _has_options(seed):
+        return
     problem = tiny_instance(seed).problem
     fluid = Fluid(problem)
     relaxed = solve_relaxation(fluid)
