@@ -1,6 +1,7 @@
 """Bytes: exact against published totals and against hand-made sums."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -248,6 +249,8 @@ def test_what_is_stashed_leaves_hbm_for_ddr(tier: str, weights: int, state: int)
         model = workload([{"rows": 1000, "dim": 64, "dtype": dtype}], embedding={"optimizer": "adam"})
         blocks = whole_tables(model, PLACEMENT_TIERS.index(tier))
         away = {"weights": weights * 1000 * row_bytes, "optimizer": state * 1000 * 512}
+        as_fp16 = replace(blocks, dtype=np.array([DTYPES.index("fp16")]))
+        assert stashed_bytes(Tables.of(model, 4), as_fp16).tolist() == [weights * 1000 * 128 + away["optimizer"]]
         assert stashed_bytes(Tables.of(model, 4), blocks).tolist() == [sum(away.values())]
         for component, whole in (("weights", 1000 * row_bytes), ("optimizer", 1000 * 512)):
             assert stored(model, MEMORY_DDR, component, blocks) == away[component]

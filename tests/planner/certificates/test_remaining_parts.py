@@ -54,6 +54,39 @@ def test_the_rest_of_a_splittable_option_is_tiled_best() -> None:
     assert compared > 100
 
 
+def test_a_part_that_is_still_open_after_a_placed_one_is_tiled_best() -> None:
+    """After a widest block with a place comes one of some widths, and then the rest: as cheap as the best of all first
+    ones and tilings, and nothing where no first one fits."""
+    compared = wholes = 0
+    for seed in range(40):
+        problem = tiny_instance(seed).problem
+        costs, remaining, _ = _rest(problem, seed)
+        for block in np.flatnonzero(problem.block_is_splittable & (problem.block_extent == RANK)).tolist():
+            option, units = int(problem.block_option[block]), problem.block_units
+            start = int(problem.block_start[option])
+            left = int(problem.option_units[option] - units[block])
+            for first, last in itertools.combinations_with_replacement(range(start, block + 1), 2):
+                sums = [
+                    sum(costs.least[[lead, *chosen]])
+                    for lead in range(first, last + 1)
+                    for n in range(left // int(units[start]) + 1)
+                    for chosen in itertools.combinations_with_replacement(range(start, last + 1), n)
+                    if units[lead] + units[list(chosen)].sum() == left
+                ]
+                expected = min(sums, default=np.inf)
+                found = remaining.cheapest((PartDecision(block, block, 0), PartDecision(first, last, None)))
+                assert found.cost == pytest.approx(expected, rel=1e-9)
+                if np.isfinite(found.cost):
+                    lead, *others = [each for each, _ in found.blocks]
+                    assert first <= lead <= last
+                    assert units[lead] + units[others].sum() == left
+                    assert found.cost == pytest.approx(costs.least[[lead, *others]].sum(), rel=1e-9)
+                    compared += 1
+                    wholes += bool(others)
+    assert compared > 50
+    assert wholes > 20, "most leave something to tile"
+
+
 def test_blocks_of_one_node_are_placed_best() -> None:
     """On different ranks of one node: of all permutations of the ranks of each node."""
     compared = 0

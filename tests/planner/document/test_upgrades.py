@@ -90,3 +90,20 @@ def test_other_versions_are_refused(file: Path, version: object, words: str, tmp
     (tmp_path / "a.json").write_text(json.dumps(data))
     with pytest.raises(InputError, match=f"schema_version.*has version {version!r}.*{words}"):
         READERS[data["kind"]](tmp_path / "a.json")
+
+
+@pytest.mark.parametrize(
+    ("version", "words"),
+    [
+        (3, "has version 3; this planner reads 1 to 2; a newer one wrote it: update this one"),
+        (0, "has version 0; this planner reads 1 to 2"),
+        (True, "has version True; this planner reads 1 to 2"),
+        ("3", "has version '3'; this planner reads 1 to 2"),
+        (None, "has version None; this planner reads 1 to 2"),
+    ],
+)
+def test_only_a_newer_version_asks_for_an_update(version: object, words: str) -> None:
+    """What is no version, or an older one than there was, is not mended by an update."""
+    with pytest.raises(InputError) as caught:
+        upgraded({"schema_version": version}, [lambda data, _: data], "a.json")
+    assert [(fault.path, fault.message) for fault in caught.value.faults] == [("schema_version", words)]
