@@ -2,7 +2,7 @@
 
 import pytest
 
-from cost_models.arithmetic import ProductRate, fp32_rates, single_rates
+from cost_models.arithmetic import ProductRate, fp32_rates, product_rates, single_rates
 from cost_models.coefficients import device_coefficients
 from cost_models.dense import product_seconds
 from cost_models.kinds import rank_kinds
@@ -69,3 +69,17 @@ def test_products_of_fp32_numbers_outside_of_layers(dtype: str, outside: str) ->
     assert min(rate.flops_per_s for rate in tf32[0]) > 4 * min(rate.flops_per_s for rate in fp32[0])
     found = single_rates(cluster, load_workload("model-i", overrides=[f"dense.dtype={dtype}"]))
     assert found == {"tf32": tf32, "fp32": fp32}[outside]
+
+
+@pytest.mark.parametrize("topology", ["dgx-a100-80", "dgx-h100", "hgx-b200", "dgx1-v100", "mi300x-8"])
+@pytest.mark.parametrize("alone", [True, False])
+def test_no_product_is_faster_than_the_data_sheet(topology: str, alone: bool) -> None:
+    """Whether kernels were timed by themselves or within steps, a device achieves a share of its peak."""
+    (group,) = load_topology(topology).nodes
+    device = device_coefficients(group.accelerators.device)
+    for dtype in ("fp32", "tf32", "fp16", "bf16", "fp8"):
+        peak = getattr(group.accelerators.flops, dtype)
+        if peak is None or (device.matmul_flops_per_s is not None and dtype in device.matmul_flops_per_s.by_dtype):
+            continue
+        rates = product_rates(group, dtype, device, alone=alone)
+        assert 0 < min(rate.flops_per_s for rate in rates) <= peak
