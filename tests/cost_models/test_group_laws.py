@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 
+from cost_models.coefficients import collective_files
 from cost_models.collective_calls import CollectiveCall, Members
 from cost_models.collective_laws import CollectiveLaw, collective_law, wire_bytes
 from cost_models.collectives import all_reduce_seconds
@@ -139,3 +140,31 @@ def test_the_protocol_of_a_size_is_the_fastest_one() -> None:
     for wire, line in ((0.99 * crossing, (10e-6, 1e9)), (1.01 * crossing, (30e-6, 9e9))):
         assert law.line_at(wire) == line
         assert law.seconds(wire) == pytest.approx(line[0] + wire / line[1])
+
+
+def test_laws_are_borrowed_from_the_nearest_kin_and_say_so() -> None:
+    """A device's own measurements; without them those of one on the same kind of link, scaled by bandwidth; without
+    these, those of a kind that stands in for it; else none. Sizes that were measured go along."""
+    files = collective_files()
+    for file in files:
+        for law in file.laws:
+            for device in (*file.devices[:1], "NEW-1"):
+                if device == "NEW-1" and not file.represents_link:
+                    continue
+                found = collective_law(law.operation, device, file.link, 2 * file.bytes_per_s, law.ranks)
+                assert found is not None
+                assert found.origin == ("own" if device != "NEW-1" else "sibling")
+                if found.system == file.name:
+                    assert found.buffer_bytes == law.buffer_bytes
+                    assert found.bytes_per_s == tuple(2 * rate for _, rate in law.protocols)
+    standing = {link: file for file in files for link in file.stands_in_for}
+    assert standing
+    for link, file in standing.items():
+        if not any(each.link == link and each.represents_link for each in files):
+            found = collective_law("all_reduce", "NEW-1", link, file.bytes_per_s, 8)
+            assert found is not None
+            assert (found.origin, found.system in {each.name for each in files if link in each.stands_in_for}) == (
+                "generation",
+                True,
+            )
+    assert collective_law("all_reduce", "NEW-1", "no such link", 1e9, 8) is None
