@@ -46,9 +46,10 @@ def test_within_three_units_of_the_last_digit(name: str) -> None:
 
 @pytest.mark.parametrize("name", LIMITS)
 def test_at_the_ends(name: str) -> None:
-    """What is no number, infinite or out of range."""
+    """What is no number, infinite or out of range, beside others and alone."""
     x, expected = LIMITS[name]
     np.testing.assert_array_equal(of(name)(x), expected)
+    np.testing.assert_array_equal([of(name)(each) for each in x], expected)
 
 
 @pytest.mark.parametrize("name", DOMAINS)
