@@ -26,7 +26,7 @@ MOST_RANGES = 4_000_000
 """Ranges of sets up to which all cells between the limits are listed, empty ones too; where there are more, only cells
 with sets, and no more than this."""
 MOST_PRICED = 30_000
-"""Exchanges that are priced for one rank at most."""
+"""Exchanges that are priced at once, and for one rank at most."""
 PRICED_TWICE = 8
 """The best of these that are offered: the first that is legal is taken."""
 
@@ -48,8 +48,10 @@ class ItemSets:
 
 @dataclass(frozen=True)
 class OutgoingMoves:
-    """What one rank may give to another; n offers. For each it takes a set of the other's, which may be empty."""
+    """What some ranks may give to others; n offers. For each they take a set of the other's, which may be empty."""
 
+    rank: Ints
+    """[n] whose offer it is."""
     gone: Singles
     """[D, n] seconds by which the rank's loads fall."""
     come: Singles
@@ -58,6 +60,20 @@ class OutgoingMoves:
     """[n] seconds of violation that the offer costs beside."""
     size: Singles
     """[M, n] bytes that the other gets."""
+
+
+@dataclass(frozen=True)
+class PricedMoves:
+    """Exchanges of some ranks that gain; n of them, by rank."""
+
+    rank: Ints
+    """[n] ascending."""
+    offer: Ints
+    """[n]"""
+    taken: Ints
+    """[n] the set that is taken for the offer."""
+    value: Singles
+    """[n] seconds of violation that both ranks together have then, less what the other has now."""
 
 
 def item_sets(rank_of_item: Ints, world: int, most: int, wide: int, random: np.random.Generator) -> ItemSets:
@@ -119,13 +135,22 @@ class _Cells:
     def between(self, least: Singles, most: Singles) -> tuple[Ints, Ints, Ints]:
         """Return ranges of the sets that take from `least` to `most` [D, n]: first and count of each, and which of the
         n."""
-        begin = np.clip(self._numbers(least), 0.0, self._count[:, None]).astype(np.int64)
-        end = np.clip(self._numbers(most), -1.0, self._count[:, None] - 1).astype(np.int64)
-        cells_of_offer = np.maximum(end - begin + 1, 0).astype(float).prod(axis=0)
-        cell, which = (self._all_cells if cells_of_offer.sum() <= MOST_RANGES else self._cells_with_sets)(begin, end)
+        listed = self._all_cells if self.are_few(least, most) else self._cells_with_sets
+        cell, which = listed(*self._strips(least, most))
         first = np.searchsorted(self._key, cell + self._within(least[self._sorted])[which])
         last = np.searchsorted(self._key, cell + self._within(most[self._sorted])[which], side="right")
         return first, np.maximum(last - first, 0), which
+
+    def are_few(self, least: Singles, most: Singles) -> bool:
+        """Return whether there are few cells between such limits, empty ones too."""
+        begin, end = self._strips(least, most)
+        return bool(np.maximum(end - begin + 1, 0).astype(float).prod(axis=0).sum() <= MOST_RANGES)
+
+    def _strips(self, least: Singles, most: Singles) -> tuple[Ints, Ints]:
+        """Return the first and the last strip [D - 1, n] between limits [D, n]."""
+        begin = np.clip(self._numbers(least), 0.0, self._count[:, None]).astype(np.int64)
+        end = np.clip(self._numbers(most), -1.0, self._count[:, None] - 1).astype(np.int64)
+        return begin, end
 
     def _all_cells(self, begin: Ints, end: Ints) -> tuple[Floats, Ints]:
         """Return every cell from strip `begin` to strip `end` [D - 1, n], and which of the n it is for."""
@@ -209,14 +234,18 @@ class CandidateMoves:
         np.maximum(excess, 0.0, out=excess)
         return np.asarray(excess * (1.0 + excess * self._steep[column]))
 
-    def best(
-        self, rank: int, offers: OutgoingMoves, free: Bools, random: np.random.Generator
-    ) -> tuple[Ints, Ints, Singles]:
-        """Return the best exchanges of a rank with one of those that are `free` [W]: offer, set, and what it gains."""
-        excess = self._load[:, rank] - self._aim
-        least, most = offers.come - self._room[:, None], offers.gone - np.minimum(excess, 0.0)[:, None]
+    def priced(self, offers: OutgoingMoves, random: np.random.Generator) -> PricedMoves | None:
+        """Return the exchanges that gain; None where there are too many to look at for several ranks together. Of
+        those of a single one, random ones are looked at then."""
+        excess = self._load[:, offers.rank] - self._aim[:, None]
+        least, most = offers.come - self._room[:, None], offers.gone - np.minimum(excess, 0.0)
+        several = bool((offers.rank != offers.rank[0]).any())
+        if several and not self._cells.are_few(least, most):
+            return None
         first, count, which = self._cells.between(least, most)
         if count.sum() > MOST_PRICED:
+            if several:
+                return None
             lottery = random.permutation(len(count))
             count[lottery[count[lottery].cumsum() > MOST_PRICED]] = 0
         offer = np.repeat(which, count)
@@ -225,19 +254,28 @@ class CandidateMoves:
             come = self._come[d][taken]
             fits = np.flatnonzero((come >= least[d][offer]) & (come <= most[d][offer]))
             offer, taken = offer[fits], taken[fits]
+        rank = offers.rank[offer]
         for size, given, left in zip(self._size, offers.size, self._free, strict=True):
             more = size[taken] - given[offer]
             fits = np.flatnonzero((more <= left[rank]) & (-more <= left[self.rank[taken]]))
-            offer, taken = offer[fits], taken[fits]
+            offer, taken, rank = offer[fits], taken[fits], rank[fits]
         value = offers.cost[offer] - self._was_over[taken]
         for d, weight in enumerate(self._weight):
             here = (excess[d] - offers.gone[d])[offer] + self._come[d][taken]
             there = self._rest[d][taken] + (offers.come[d] - self._aim[d])[offer]
             value += weight * (self._violation(here, d) + self._violation(there, d))
-        better = np.flatnonzero(value < self.over[rank])
-        owner = self.rank[taken[better]]
-        better = better[free[owner] & (owner != rank)]
-        if len(better) > PRICED_TWICE:
-            better = better[value[better] <= np.partition(value[better], PRICED_TWICE)[PRICED_TWICE]]
-        better = better[np.argsort(value[better], kind="stable")[:PRICED_TWICE]]
-        return offer[better], taken[better], np.asarray(self.over[rank] - value[better])
+        better = np.flatnonzero((value < self.over[rank]) & (self.rank[taken] != rank))
+        better = better[np.argsort(rank[better], kind="stable")]
+        return PricedMoves(rank[better], offer[better], taken[better], value[better])
+
+    def best(self, rank: int, moves: PricedMoves, free: Bools) -> tuple[Ints, Ints, Singles]:
+        """Return the best exchanges of a rank with one of those that are `free` [W]: offer, set, and what it gains."""
+        own = np.arange(*np.searchsorted(moves.rank, (rank, rank + 1)))
+        own = own[free[self.rank[moves.taken[own]]]]
+        value = moves.value[own]
+        if len(own) > PRICED_TWICE:
+            best = np.flatnonzero(value <= np.partition(value, PRICED_TWICE)[PRICED_TWICE])
+            own, value = own[best], value[best]
+        order = np.argsort(value, kind="stable")[:PRICED_TWICE]
+        own = own[order]
+        return moves.offer[own], moves.taken[own], np.asarray(self.over[rank] - value[order])

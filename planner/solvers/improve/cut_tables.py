@@ -83,7 +83,7 @@ def _draw_cuts(state: SearchState, pairs: tuple[Ints, Ints], bins: Bins, order: 
     drawn = (state.random.random((len(left), CUT_DRAWS)) * (count[left] + count[right])[:, None]).astype(np.int64)
     on_left = drawn < count[left][:, None]
     item = order[drawn + np.where(on_left, start[left][:, None], (start[right] - count[left])[:, None])]
-    family = items.family[item[np.arange(len(left)), _cut_cost(state)[items.family[item]].argmin(axis=1)]]
+    family = items.family[item[np.arange(len(left)), state.cut_cost[items.family[item]].argmin(axis=1)]]
     present_items = [state.find(family, side) for side in (left, right)]
     was = [np.where(at >= 0, items.units[at], 0) for at in present_items]
     whole = was[0] + was[1]
@@ -115,17 +115,3 @@ def _with_cuts(state: SearchState, cuts: "_Cuts", taken: Ints, rank: Ints) -> It
     ranks = np.concatenate([rank[kept], cuts.left[taken], cuts.right[taken]])
     wide = units > 0
     return Items(family[wide], units[wide], ranks[wide])
-
-
-def _cut_cost(state: SearchState) -> Floats:
-    """Return the seconds [F], over all columns, by which two blocks of least width take more than one twice as wide.
-
-    0 where there is no such block.
-    """
-    problem, blocks = state.problem, np.flatnonzero(state.problem.block_is_splittable)
-    _, first = np.unique(problem.block_option[blocks], return_index=True)
-    smallest = blocks[first]
-    width = np.minimum(2 * problem.block_units[smallest], state.block_of.shape[1] - 1)
-    twice = state.block_of[np.arange(len(smallest)), width]
-    seconds = state.block_load[0].sum(axis=1)
-    return np.where(twice >= 0, 2 * seconds[smallest] - seconds[twice], 0.0)

@@ -5,18 +5,24 @@ the world, in another option.
 """
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from math import comb
 
 import numpy as np
 
-from planner.problem.arrays import Problem
 from planner.problem.load_state import LoadState
 from planner.problem.numbers import Bools, Floats, Ints
 from planner.problem.products import product
-from planner.solvers.bound.load_steps import amounts
-from planner.solvers.improve.candidate_moves import FILL, CandidateMoves, ItemSets, OutgoingMoves, item_sets
+from planner.solvers.improve.candidate_moves import (
+    FILL,
+    CandidateMoves,
+    ItemSets,
+    OutgoingMoves,
+    PricedMoves,
+    item_sets,
+)
+from planner.solvers.improve.exchange_index import ExchangeIndex
 from planner.solvers.improve.items import Items
 
 SETS = 150_000
@@ -26,6 +32,8 @@ WIDE = 10
 """Blocks of a rank of which they are."""
 GOOD = 0.5
 """Share of what a rank is above the aim by: no table is spread where an exchange gains as much."""
+PRICED_TOGETHER = 128
+"""Sets of about so many ranks' blocks are looked at together: where ranks hold few, calls cost more than numbers."""
 
 
 @dataclass(frozen=True)
@@ -47,81 +55,26 @@ class Aim:
 
 
 @dataclass(frozen=True)
-class ExchangeIndex:
-    """Blocks of splittable options by family and width, and what they ask for, to look exchanges up.
+class _Offers:
+    """What some ranks of one kind may give to ranks of another: whole blocks, then parts of blocks."""
 
-    There are F families; `problem` has the other letters. Behind the last block there is an empty one, for width 0.
-    """
+    sets: Ints
+    """[n] which set of blocks each of the first offers is."""
+    item: Ints
+    """[m] of which block each of the others is a part."""
+    units: Ints
+    """[m] how wide the part is."""
+    moves: OutgoingMoves
+    """[n + m]"""
 
-    problem: Problem
-    block_of: Ints
-    """[F, most units + 1] -1 where there is none."""
-    load: Floats
-    """[K, B + 1, C] seconds of the rank that holds the block."""
-    everywhere: Floats
-    """[K, B + 1, C] seconds of every rank."""
-    size: Floats
-    """[K, B + 1, M]"""
-    allowed: Bools
-    """[K, B + 1]"""
-    table_of_family: Ints
-    """[F]"""
 
-    @cached_property
-    def whole(self) -> Ints:
-        """The units [F] of each family's table."""
-        return self.problem.option_units[self.problem.option_units > 0]
+@dataclass(frozen=True)
+class _Priced:
+    """The exchanges of some ranks."""
 
-    @cached_property
-    def amount(self) -> Floats:
-        """The common amount [C] of the loads of each column (see `amounts`)."""
-        return amounts(self.problem)
-
-    @cached_property
-    def sharing(self) -> Ints:
-        """The ranks [M] that share a pool at most."""
-        return np.array([np.bincount(pool).max() for pool in self.problem.pool_of_rank])
-
-    @cached_property
-    def world_options(self) -> tuple[Ints, Floats, Floats]:
-        """The fixed options whose blocks are all world-wide and possible: their numbers, ascending; seconds [n, C] and
-        bytes [n, M] that the fullest rank takes of each."""
-        problem = self.problem
-        wide = problem.is_world_wide
-        if not wide.any():
-            return np.zeros(0, dtype=np.int64), np.zeros((0, 0)), np.zeros((0, 0))
-        everywhere = np.asarray(problem.rank_sets.all(axis=1))
-        possible = wide & problem.allowed.all(axis=0) & everywhere[problem.table_rank_set[problem.table_of_block]]
-        options = np.flatnonzero(np.logical_and.reduceat(possible, problem.block_start[:-1]))
-        blocks = np.flatnonzero(np.isin(problem.block_option, options))
-        share = problem.row_shares.largest[0, blocks][:, None]
-        count = problem.block_count[blocks, None]
-        load = (problem.fixed[:, blocks] + problem.everywhere[:, blocks] + problem.by_rows[:, blocks] * share) * count
-        size = (problem.bytes_fixed[:, blocks] + problem.bytes_by_rows[:, blocks] * share) * count
-        first = np.searchsorted(problem.block_option[blocks], options)
-        if not len(options):
-            return options, np.zeros((0, 0)), np.zeros((0, 0))
-        return options, np.add.reduceat(load.max(axis=0), first), np.add.reduceat(size.max(axis=0), first)
-
-    def spread_growth(self, kind: Ints, block: Ints, option: Ints) -> Floats:
-        """Return the seconds [n, C] that the mean rank takes more, if tables whose only blocks [n] stand on ranks of
-        these kinds are held in these of the `world_options`."""
-        problem = self.problem
-        gone = self.load[kind, block] / problem.world
-        for k, share in enumerate(problem.ranks_of_kind / problem.world):
-            gone += share * self.everywhere[k, block]
-        return np.asarray(self.world_options[1][option] - gone)
-
-    def growth_of_step(self, seconds: Floats, level: Floats, least: Floats) -> Floats:
-        """Return by how much the step is longer [n], if the resources of each column, which take `level` [C] now, took
-        `seconds` [n, C] more, and no stage took less than `least` [S]."""
-        stage = self.problem.stage_of_column
-        grown = np.tile(least, (len(seconds), 1))
-        now = least.copy()
-        np.maximum.at(now, stage, level)
-        for column, of in enumerate(stage.tolist()):
-            np.maximum(grown[:, of], level[column] + seconds[:, column], out=grown[:, of])
-        return np.asarray((grown - now).sum(axis=1))
+    ranks: frozenset[int]
+    offers: _Offers
+    moves: PricedMoves
 
 
 class ExchangeRound:
@@ -169,6 +122,8 @@ class ExchangeRound:
         self._stored = [self._sets.load(size) for size in self._size]
         self._start = np.searchsorted(self._sets.rank, np.arange(problem.world + 1))
         self._candidates_of: dict[tuple[int, int, bool], CandidateMoves] = {}
+        self._priced: dict[tuple[int, int, bool], _Priced] = {}
+        self._at_once = max(PRICED_TOGETHER * problem.world // len(self._sets.rank), 1)
         room = ((aim.load[:, None] - state.load[aim.columns]) / aim.load[:, None]).min(axis=0)
         self._roomy: Ints = np.argsort(-room, kind="stable")[: int((1 - FILL) * problem.world)]
         self._roomy = self._roomy[room[self._roomy] > 0]
@@ -207,9 +162,9 @@ class ExchangeRound:
             )
         return self._candidates_of[kind, other_kind, roomy]
 
-    def improve(self, rank: int, worth_s: float) -> float:
+    def improve(self, rank: int, worth_s: float, next_ranks: Sequence[int] = ()) -> float:
         """Make the best exchange of a rank, or spread a table of its over the world; return the seconds above the aim
-        that it gains."""
+        that it gains. Exchanges of the ranks that are looked at next may be priced at the same time."""
         kind = int(self._problem.kind_of_rank[rank])
         best: tuple[float, int, Ints, Ints, int, int] | None = None
         for roomy, other_kind in itertools.product((False, True), range(self._problem.kinds)):
@@ -218,15 +173,16 @@ class ExchangeRound:
             if roomy and not (self._problem.kind_of_rank[self._roomy] == other_kind).any():
                 continue
             candidates = self._candidates(kind, other_kind, roomy=roomy)
-            offers, cut = self._offers(rank, kind, other_kind)
-            for offer, taken, gain in zip(*candidates.best(rank, offers, self.free, self._random), strict=True):
+            priced = self._priced_moves(rank, next_ranks, other_kind, roomy=roomy)
+            offers = priced.offers
+            for offer, taken, gain in zip(*candidates.best(rank, priced.moves, self.free), strict=True):
                 if gain <= (worth_s if best is None else best[0]):
                     break
-                whole = self._start[rank + 1] - self._start[rank]
-                if offer < whole:
-                    given, item, units = self._sets.items[self._start[rank] + offer], -1, 0
+                part = offer - len(offers.sets)
+                if part < 0:
+                    given, item, units = self._sets.items[offers.sets[offer]], -1, 0
                 else:
-                    given, (item, units) = np.zeros(0, dtype=np.int64), cut[offer - whole]
+                    given, item, units = np.zeros(0, dtype=np.int64), int(offers.item[part]), int(offers.units[part])
                 partner, asked = int(candidates.rank[taken]), candidates.items[taken]
                 given, asked = given[given >= 0], asked[asked >= 0]
                 if self._is_legal(rank, partner, given, asked, item, units):
@@ -246,14 +202,34 @@ class ExchangeRound:
             return gain_s
         return 0.0 if best is None else self._make(rank, best)
 
-    def _offers(self, rank: int, kind: int, other_kind: int) -> tuple[OutgoingMoves, list[tuple[int, int]]]:
-        """Return what the rank may give: whole blocks, then parts of blocks, each with its item and its units."""
+    def _priced_moves(self, rank: int, next_ranks: Sequence[int], other_kind: int, *, roomy: bool) -> _Priced:
+        """Return the exchanges of a rank with ranks of another kind, priced along with those of ranks that come next
+        unless they were priced before."""
+        kind_of_rank = self._problem.kind_of_rank
+        key = (int(kind_of_rank[rank]), other_kind, roomy)
+        known = self._priced.get(key)
+        if known is not None and rank in known.ranks:
+            return known
+        candidates = self._candidates(*key[:2], roomy=roomy)
+        alike = (other for other in next_ranks if self.free[other] and kind_of_rank[other] == key[0])
+        ranks = [rank, *itertools.islice(alike, self._at_once - 1)]
+        while True:
+            offers = self._offers(ranks, *key[:2])
+            moves = candidates.priced(offers.moves, self._random)
+            if moves is not None:
+                self._priced[key] = _Priced(frozenset(ranks), offers, moves)
+                return self._priced[key]
+            ranks = ranks[: len(ranks) // 2]
+
+    def _offers(self, ranks: Sequence[int], kind: int, other_kind: int) -> _Offers:
+        """Return what ranks of a kind may give."""
         index, items, columns = self._index, self._items, self._aim.columns
-        rows = slice(self._start[rank], self._start[rank + 1])
-        gone, come = self._load[kind][:, rows], self._load[other_kind][:, rows]
-        mine = self._by_rank[self._first[rank] : self._first[rank + 1]]
-        item = np.repeat(mine, np.maximum(items.units[mine] - 1, 0))
-        units = np.concatenate([np.arange(1, n) for n in items.units[mine].tolist()] or [np.zeros(0, dtype=np.int64)])
+        sets = np.concatenate([np.arange(self._start[rank], self._start[rank + 1]) for rank in ranks])
+        gone, come = self._load[kind][:, sets], self._load[other_kind][:, sets]
+        mine = np.concatenate([self._by_rank[self._first[rank] : self._first[rank + 1]] for rank in ranks])
+        cuts = np.maximum(items.units[mine] - 1, 0)
+        item = np.repeat(mine, cuts)
+        units = np.arange(1, len(item) + 1) - np.repeat(cuts.cumsum() - cuts, cuts)
         family, rest = items.family[item], items.units[item] - units
         part, left = index.block_of[family, units], index.block_of[family, rest]
         ok = (part >= 0) & (left >= 0) & index.allowed[other_kind, part] & index.allowed[kind, left]
@@ -264,16 +240,15 @@ class ExchangeRound:
         extra = (index.load[kind, part] + index.load[kind, left] - index.load[kind, whole])[:, columns]
         more = np.maximum(extra / self._problem.world - self._slack, 0.0)
         cost = self._worth * product(more, self._aim.weight)
-        none = np.zeros(gone.shape[1])
-        offers = OutgoingMoves(
+        stored = self._stored[other_kind][:, sets], index.size[other_kind, part].T.astype(np.float32)
+        moves = OutgoingMoves(
+            np.concatenate([self._sets.rank[sets], items.rank[item]]),
             np.concatenate([gone, off.astype(np.float32)], axis=1),
             np.concatenate([come, on.astype(np.float32)], axis=1),
-            np.concatenate([none, cost]).astype(np.float32),
-            np.concatenate(
-                [self._stored[other_kind][:, rows], index.size[other_kind, part].T.astype(np.float32)], axis=1
-            ),
+            np.concatenate([np.zeros(len(sets)), cost]).astype(np.float32),
+            np.concatenate(stored, axis=1),
         )
-        return offers, list(zip(item.tolist(), units.tolist(), strict=True))
+        return _Offers(sets, item, units, moves)
 
     def _is_legal(self, rank: int, partner: int, given: Ints, asked: Ints, item: int, units: int) -> bool:
         """Return whether both sides have room and may hold what they get, and no two parts of a table meet."""

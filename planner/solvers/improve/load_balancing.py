@@ -90,8 +90,8 @@ class LoadBalancer:
         weight: list[float] = []
         for row, column in enumerate(near.tolist()):
             slack_s = 1e-6 * float(self._target_s[stage[column]])
-            twin = [k for k, other in enumerate(columns) if np.allclose(excess[row], excess[other], 0.0, slack_s)]
-            if twin:
+            twin = np.flatnonzero((np.abs(excess[columns] - excess[row]) <= slack_s).all(axis=1))
+            if len(twin):
                 weight[twin[0]] += 1.0
             elif self._shared.block_load[:, blocks, column].any():
                 columns.append(row)
@@ -124,9 +124,11 @@ class LoadBalancer:
         )
         worth_s = WORTH * aim.gain_s
         gained = 0.0
-        for rank in np.argsort(-over, kind="stable")[:BALANCED_AT_ONCE].tolist():
-            if over[rank] > worth_s and exchanges.free[rank]:
-                gained += exchanges.improve(rank, worth_s)
+        fullest = np.argsort(-over, kind="stable")[:BALANCED_AT_ONCE]
+        ranks = fullest[over[fullest] > worth_s].tolist()
+        for number, rank in enumerate(ranks, start=1):
+            if exchanges.free[rank]:
+                gained += exchanges.improve(rank, worth_s, ranks[number:])
         if not exchanges.is_changed:
             return 0.0
         self._shared.replace(exchanges.items())

@@ -126,7 +126,8 @@ class _SplitCosts:
 
 
 def _split_costs(bins: Bins, paired: PairedItems, smoothing: Smoothing) -> _SplitCosts:
-    load = _flat(smoothing.relative(bins.item_load[paired.items]) * (paired.items >= 0)[:, :, None, None])
+    of_item = np.ascontiguousarray(smoothing.relative(bins.item_load).reshape(len(bins.item_load), -1).T, np.float32)
+    load = of_item[:, paired.items] * (paired.items >= 0)
     on_left, on_right = (_flat(smoothing.relative(side)[:, None]) for side in paired.load)
     used, others, weight = _distinct(np.concatenate([load, on_left, on_right], axis=2), smoothing)
     fuller = np.maximum(on_left[others], on_right[others])[..., 0]
@@ -224,7 +225,7 @@ def _distinct(loads: Singles, smoothing: Smoothing) -> tuple[Ints, Ints, Singles
     weight = np.resize(smoothing.weight, len(loads)).astype(np.float32)
     changed = loads[:, :, :-2].any(axis=(1, 2))
     flat = loads.reshape(len(loads), loads.shape[1] * loads.shape[2])
-    mark, margin = flat.sum(axis=1), 1e-8 + 1e-5 * np.abs(flat)
+    mark, margin = flat.sum(axis=1).tolist(), 1e-8 + 1e-5 * np.abs(flat)
     kept: list[int] = []
     for row in np.flatnonzero(changed).tolist():
         near = [k for k in kept if abs(mark[k] - mark[row]) <= 1e-4 * abs(mark[row])]

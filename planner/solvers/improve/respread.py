@@ -14,7 +14,7 @@ from planner.problem.load_state import LoadState, load_state
 from planner.problem.numbers import Floats, Ints
 from planner.problem.placement import Placement
 from planner.solvers.bound.load_steps import HEIGHTS, level_below
-from planner.solvers.improve.exchanges import ExchangeIndex
+from planner.solvers.improve.exchange_index import ExchangeIndex
 from planner.solvers.improve.items import Items, merged_items
 from planner.solvers.improve.state import SearchState
 

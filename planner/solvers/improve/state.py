@@ -10,7 +10,8 @@ from planner.problem.numbers import Bools, Floats, Ints
 from planner.problem.placement import Placement
 from planner.problem.rounding import ROUNDING_BYTES
 from planner.problem.sites import NOWHERE
-from planner.solvers.improve.exchanges import ExchangeIndex, within_spare
+from planner.solvers.improve.exchange_index import ExchangeIndex
+from planner.solvers.improve.exchanges import within_spare
 from planner.solvers.improve.items import Items, difference, merged_items
 
 FULLEST = 4
@@ -97,6 +98,18 @@ class SearchState:
     def table_of_family(self) -> Ints:
         """The table [F] of each family."""
         return self.problem.option_table[np.flatnonzero(self.problem.option_units > 0)]
+
+    @cached_property
+    def cut_cost(self) -> Floats:
+        """The seconds [F], over all columns, by which two blocks of least width take more than one twice as wide; 0
+        where there is no such block."""
+        problem, blocks = self.problem, np.flatnonzero(self.problem.block_is_splittable)
+        _, first = np.unique(problem.block_option[blocks], return_index=True)
+        smallest = blocks[first]
+        width = np.minimum(2 * problem.block_units[smallest], self.block_of.shape[1] - 1)
+        twice = self.block_of[np.arange(len(smallest)), width]
+        seconds = self.block_load[0].sum(axis=1)
+        return np.where(twice >= 0, 2 * seconds[smallest] - seconds[twice], 0.0)
 
     def placement(self) -> Placement:
         """Return the state as a placement, in one order of its blocks."""

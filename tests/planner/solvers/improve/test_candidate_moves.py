@@ -6,7 +6,14 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from planner.solvers.improve.candidate_moves import CandidateMoves, OutgoingMoves, _Cells, item_sets
+from planner.solvers.improve.candidate_moves import (
+    CandidateMoves,
+    ItemSets,
+    OutgoingMoves,
+    PricedMoves,
+    _Cells,
+    item_sets,
+)
 
 
 def test_all_sets_of_each_rank_are_listed_once() -> None:
@@ -28,6 +35,19 @@ def test_all_sets_of_each_rank_are_listed_once() -> None:
     assert len([s for r, s in listed if r == 2]) == 7
 
 
+def _whole_sets(sets: ItemSets, of: np.ndarray, taken: np.ndarray, stored: np.ndarray) -> OutgoingMoves:
+    """Return offers of some sets, which cost nothing beside."""
+    free = np.zeros(len(of), dtype=np.float32)
+    return OutgoingMoves(sets.rank[of], taken[:, of], taken[:, of], free, stored[:, of])
+
+
+def _priced(candidates: CandidateMoves, offers: OutgoingMoves) -> PricedMoves:
+    """Return the exchanges of ranks that are not too many."""
+    moves = candidates.priced(offers, np.random.default_rng(0))
+    assert moves is not None
+    return moves
+
+
 def _idle_rank() -> tuple[CandidateMoves, OutgoingMoves]:
     """Many ranks over the aim in all columns, and one far below it in three: it has room for whatever others give."""
     random = np.random.default_rng(0)
@@ -43,7 +63,9 @@ def _idle_rank() -> tuple[CandidateMoves, OutgoingMoves]:
         sets, taken, taken, load, aim, np.ones(4), load.max(axis=1) - aim, nothing, np.ones((1, 64))
     )
     mine = np.flatnonzero(sets.rank == 0)
-    offers = OutgoingMoves(taken[:, mine], taken[:, mine], np.zeros(len(mine), dtype=np.float32), nothing[:, mine])
+    offers = OutgoingMoves(
+        sets.rank[mine], taken[:, mine], taken[:, mine], np.zeros(len(mine), dtype=np.float32), nothing[:, mine]
+    )
     return candidates, offers
 
 
@@ -51,7 +73,7 @@ def test_wide_limits_list_no_empty_cells() -> None:
     """A rank that has room for everything is offered sets in memory of about their number, not that of all cells."""
     candidates, offers = _idle_rank()
     tracemalloc.start()
-    offer, other, gain = candidates.best(0, offers, np.ones(64, dtype=bool), np.random.default_rng(0))
+    offer, other, gain = candidates.best(0, _priced(candidates, offers), np.ones(64, dtype=bool))
     peak_bytes = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak_bytes < 1e8
@@ -95,9 +117,11 @@ def test_the_best_exchange_is_found() -> None:
         over = candidates.over
         fullest = int(over.argmax())
         mine = np.flatnonzero(sets.rank == fullest)
-        offers = OutgoingMoves(taken[:, mine], taken[:, mine], np.zeros(len(mine), dtype=np.float32), stored[:, mine])
+        offers = OutgoingMoves(
+            sets.rank[mine], taken[:, mine], taken[:, mine], np.zeros(len(mine), dtype=np.float32), stored[:, mine]
+        )
         free = np.ones(6, dtype=bool)
-        offer, other, gain = candidates.best(fullest, offers, free, random)
+        offer, other, gain = candidates.best(fullest, _priced(candidates, offers), free)
 
         def fine(
             at: np.ndarray, weight: np.ndarray = weight, aim: np.ndarray = aim, reach: np.ndarray = reach
@@ -122,3 +146,33 @@ def test_the_best_exchange_is_found() -> None:
         best = max(gains.values())
         exact += gain[0] >= best - 1e-4
     assert exact >= 15
+
+
+def test_ranks_priced_together_find_what_each_finds_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To the last bit; where there are too many exchanges, they are priced rank by rank."""
+    random = np.random.default_rng(3)
+    rank = np.sort(random.integers(0, 12, 40))
+    item_load = random.random((40, 3))
+    load = np.stack([np.bincount(rank, weights=column, minlength=12) for column in item_load.T])
+    sets = item_sets(rank, 12, 2, 20, random)
+    taken, stored = sets.load(item_load), sets.load(random.random((40, 1)))
+    aim = load.mean(axis=1) * 1.05
+    candidates = CandidateMoves(
+        sets, taken, taken, load, aim, np.ones(3), load.max(axis=1) - aim, stored, 3 * np.ones((1, 12))
+    )
+    of = np.concatenate([np.flatnonzero(sets.rank == each) for each in (7, 2, 10)])
+    together, found = _priced(candidates, _whole_sets(sets, of, taken, stored)), 0
+    free = random.random(12) < 0.8
+    for each in (7, 2, 10):
+        own = np.flatnonzero(sets.rank[of] == each)
+        offer, other, gain = candidates.best(each, together, free)
+        alone = candidates.best(each, _priced(candidates, _whole_sets(sets, of[own], taken, stored)), free)
+        assert own.tolist()[0] <= offer.min(initial=own[0])
+        np.testing.assert_array_equal(offer, own[alone[0]])
+        np.testing.assert_array_equal(other, alone[1])
+        np.testing.assert_array_equal(gain, alone[2])
+        found += len(gain)
+    assert found >= 3
+    monkeypatch.setattr("planner.solvers.improve.candidate_moves.MOST_PRICED", 10)
+    assert candidates.priced(_whole_sets(sets, of, taken, stored), random) is None
+    assert candidates.priced(_whole_sets(sets, of[own], taken, stored), random) is not None
