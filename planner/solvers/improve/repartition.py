@@ -120,6 +120,24 @@ class _SplitCosts:
     """[P] value of the loads that the items do not change."""
     squarings: int
 
+    def powers(self, loads: slice, pairs: slice) -> Singles:
+        """Return the powers [d, p, 2^n] of some loads of the fuller side, for all splits of some pairs."""
+        half = self.load.shape[2] // 2
+        items = self.load[loads, pairs]
+        first = sums_of_subsets(items[..., :half])
+        others = sums_of_subsets(items[..., half:]) + self.off_half[loads, pairs]
+        fuller = (others[..., :, None] + first[..., None, :]).reshape(*others.shape[:2], 1 << self.load.shape[2])
+        np.abs(fuller, out=fuller)
+        fuller += self.half[loads, pairs]
+        least, most = self.least[loads, None, None], self.most[loads, None, None]
+        if (least > 0).any():
+            np.maximum(fuller, least, out=fuller)
+        if (fuller > most).any():
+            np.minimum(fuller, most, out=fuller)
+        for _ in range(self.squarings):
+            np.square(fuller, out=fuller)
+        return np.asarray(fuller)
+
     def of(self, pairs: Ints) -> "_SplitCosts":
         arrays = (self.load[:, pairs], self.half[:, pairs], self.off_half[:, pairs])
         return _SplitCosts(*arrays, self.least, self.most, self.unchanged[pairs], self.squarings)
@@ -146,27 +164,16 @@ def _best_of_all_splits(
     costs: _SplitCosts, now: Ints, memory: "_SplitMemory | None" = None
 ) -> Iterator[tuple[Ints, Singles, Singles]]:
     """Yield the best split, its value and that of the split `now`, some pairs at a time; within `memory` if given."""
-    _, pairs, n = costs.load.shape
-    half = n // 2
+    loads, pairs, n = costs.load.shape
     step = max(1, CHUNK >> n)
+    are_few = loads * pairs << n <= CHUNK
     for begin in range(0, pairs, step):
         rows = slice(begin, begin + step)
         some = now[rows]
         value = np.repeat(costs.unchanged[rows, None], 2**n, axis=1)
-        each = zip(costs.load, costs.half, costs.off_half, costs.least, costs.most, strict=True)
-        for load, middle, start, least, most in each:
-            first = sums_of_subsets(load[rows, :half])
-            others = sums_of_subsets(load[rows, half:]) + start[rows]
-            fuller = (others[:, :, None] + first[:, None, :]).reshape(value.shape)
-            np.abs(fuller, out=fuller)
-            fuller += middle[rows]
-            if least > 0:
-                np.maximum(fuller, least, out=fuller)
-            if fuller.max() > most:
-                np.minimum(fuller, most, out=fuller)
-            for _ in range(costs.squarings):
-                np.square(fuller, out=fuller)
-            value += fuller
+        for each in [slice(None)] if are_few else [slice(d, d + 1) for d in range(loads)]:
+            for powers in costs.powers(each, rows):
+                value += powers
         every = np.arange(len(some))
         present = value[every, some]
         if memory is not None:

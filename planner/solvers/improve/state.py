@@ -202,8 +202,7 @@ class SearchState:
         kind = problem.kind_of_rank[rank]
         load, size = self.block_load[kind, block], self.block_bytes[kind, block]
         world = problem.world
-        per_rank: Floats = np.array([np.bincount(rank, weights=column, minlength=world) for column in load.T])
-        stored: Floats = np.array([np.bincount(rank, weights=tier, minlength=world) for tier in size.T])
+        per_rank, stored = (_summed(amounts, rank, world) for amounts in (load, size))
         everywhere = self.block_everywhere[:, block].sum(axis=1)
         self.loads.add(sign * per_rank, sign * stored, slice(0, world))
         self.loads.add_everywhere(sign * everywhere)
@@ -221,3 +220,11 @@ class SearchState:
     def is_mostly_groups(self) -> bool:
         """Whether more blocks are cut over groups of ranks than stand on single ones."""
         return len(self.group_block) > len(self.items.rank)
+
+
+def _summed(amounts: Floats, rank: Ints, world: int) -> Floats:
+    """Return amounts [n, x] summed over each rank's [x, W]."""
+    columns = amounts.shape[1]
+    row = np.arange(columns)[:, None] * world
+    total = np.bincount((row + rank).ravel(), weights=amounts.T.ravel(), minlength=columns * world)
+    return total.reshape(columns, world)
