@@ -38,10 +38,10 @@ CHUNK = 512
 """Tables whose curves are computed at once; bounds the working memory at about 50 MB."""
 BISECTIONS = 40
 """Halvings of one e-fold of ids: what a window of ids reads is met to twelve digits."""
-AT_ONCE, FEW = 4, 256
-"""Halvings whose points are computed together where so few windows are asked for that calls, not numbers, take time."""
+NEWTON_STEPS = 7
+"""Steps that find the place on a cubic first; one in a thousand is left for bisection, where the cubic is flat."""
 
-MOST_KEPT = 8
+MOST_KEPT = 32
 """Answers that are kept of the last questions about misses."""
 
 
@@ -211,17 +211,27 @@ class AccessCurves:
         return np.asarray(exp(log_unique))
 
     def _window(self, kind: Ints, distinct: Floats) -> Floats:
-        """Ids that read so many distinct rows, at most as many as the curves reach: by bisection."""
-        values, wanted = self._unique_curves[0], log(distinct)
-        low = np.clip((values[kind] <= wanted[:, None]).sum(axis=1) - 1, 0, len(LOG_LOOKUPS) - 2).astype(np.float64)
-        width, halvings = 1.0, AT_ONCE if len(kind) <= FEW else 1
-        for _ in range(BISECTIONS // halvings):
-            points = 1 << halvings
-            width /= points
-            middle = low[:, None] + width * np.arange(1, points)  # exact: sums of powers of two
-            below = self._unique_between(kind[:, None], exp(middle)) <= distinct[:, None]
-            low += width * _halved(below, halvings)
+        """Ids that read so many distinct rows, at most as many as the curves reach, to 2^-BISECTIONS of an e-fold;
+        by bisection where rounding lets Newton's method miss it."""
+        (values, slopes, _), wanted = self._unique_curves, log(distinct)
+        left = np.clip((values[kind] <= wanted[:, None]).sum(axis=1) - 1, 0, len(LOG_LOOKUPS) - 2)
+        start, step = values[kind, left], values[kind, left + 1] - values[kind, left]
+        t = _crossing(wanted - start, step, slopes[kind, left], slopes[kind, left + 1])
+        low = left + np.floor(np.ldexp(t, BISECTIONS)).clip(0, 2.0**BISECTIONS - 1) * 0.5**BISECTIONS
+        sides = (low, low + 0.5**BISECTIONS)
+        is_below = [self._unique_between(kind, exp(side)) <= distinct for side in sides]
+        missed = np.flatnonzero(~((is_below[0] | (low == left)) & (~is_below[1] | (sides[1] == left + 1))))
+        low[missed] = self._bisected(kind[missed], distinct[missed], left[missed])
         return np.asarray(exp(low))
+
+    def _bisected(self, kind: Ints, distinct: Floats, left: Ints) -> Floats:
+        """Logarithms of the ids that read so many distinct rows, from `left` on."""
+        low, width = left.astype(np.float64), 1.0
+        for _ in range(BISECTIONS):
+            width /= 2
+            middle = low + width  # exact: sums of powers of two
+            low = np.where(self._unique_between(kind, exp(middle)) <= distinct, middle, low)
+        return low
 
     @cached_property
     def _kept(self) -> dict[bytes, tuple[Floats, Floats]]:
@@ -275,13 +285,20 @@ class AccessCurves:
         return values, _monotone(values, np.concatenate([slope for _, slope in parts])), kinds
 
 
-def _halved(below: Flags, halvings: int) -> Ints:
-    """[n] the part in which so many halvings end, one after the other, of 2^halvings; `below` [n, parts - 1]."""
-    part = np.zeros(len(below), dtype=np.int64)
-    for halving in range(halvings - 1, -1, -1):
-        middle = part + (1 << halving)
-        part = np.where(below[np.arange(len(part)), middle - 1], middle, part)
-    return part
+def _crossing(rise: Floats, step: Floats, first: Floats, last: Floats) -> Floats:
+    """[n] where from 0 to 1 a rising cubic from 0 to `step`, of these slopes, has risen so far: by Newton's method,
+    within an interval that shrinks (Press et al., Numerical Recipes, section 9.4)."""
+    square, cube = 3 * step - 2 * first - last, first + last - 2 * step
+    low, high = np.zeros_like(rise), np.ones_like(rise)
+    t = np.clip(rise / np.maximum(step, 1e-300), 0.0, 1.0)
+    for _ in range(NEWTON_STEPS):
+        excess = t * (first + t * (square + t * cube)) - rise
+        low, high = np.where(excess <= 0, t, low), np.where(excess > 0, t, high)
+        slope = first + t * (2 * square + 3 * t * cube)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            then = t - excess / slope
+        t = np.where((then >= low) & (then <= high), then, (low + high) / 2)
+    return t
 
 
 def _share_with_place(first: Floats, second: Floats, third: Floats, places: Floats) -> Floats:

@@ -96,6 +96,8 @@ def _parts(x: Floats) -> tuple[Floats, NDArray[np.int32]]:
 
 
 def _beyond(x: Floats, value: Floats, least: float) -> Floats:
+    if ((x <= LARGEST) & (x >= SMALLEST)).all():  # which NaN is not, either
+        return value
     value[x > LARGEST] = np.inf
     value[x < SMALLEST] = least
     value[np.isnan(x)] = np.nan

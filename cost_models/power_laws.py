@@ -90,13 +90,26 @@ def _tail(
     slope = np.maximum(alpha, 1e-9)
     certain = clip(log(draws / total / CERTAIN) / slope, low, high)
     rare = clip(log(draws / total / RARE) / slope, certain, high)
+    between = np.zeros((2, *np.broadcast_shapes(rare.shape, alpha.shape, draws.shape)[:-1]))
+    some = np.broadcast_to((rare > certain)[..., 0], between.shape[1:])
+    between[:, some] = _between(*(_where(some, each) for each in (certain, rare, alpha, total, draws)))
+    mass = _power_integral(exp(rare), exp(high), alpha) / total
+    unique = exp(certain) - exp(low) + draws * mass
+    return unique[..., 0] + between[0], mass[..., 0] + between[1]
+
+
+def _where(some: NDArray[np.bool_], values: Floats) -> Floats:
+    """[n, 1] of values [..., 1], broadcast, those where `some` is true."""
+    return np.asarray(np.broadcast_to(values, (*some.shape, 1))[some])
+
+
+def _between(certain: Floats, rare: Floats, alpha: Floats, total: Floats, draws: Floats) -> tuple[Floats, Floats]:
+    """[n] distinct rows between two logarithms of ranks, and their derivative by L; the arguments are [n, 1]."""
     half = (rare - certain) / 2
     rank = (rare + certain) / 2 + half * NODES
     density = half * WEIGHTS * exp(rank)
     chance, rate = chance_read(exp(-alpha * rank) / total, draws)
-    mass = _power_integral(exp(rare), exp(high), alpha) / total
-    unique = exp(certain) - exp(low) + draws * mass
-    return unique[..., 0] + (density * chance).sum(axis=-1), mass[..., 0] + (density * rate).sum(axis=-1)
+    return (density * chance).sum(axis=-1), (density * rate).sum(axis=-1)
 
 
 def of_head(alpha: Floats) -> Floats:

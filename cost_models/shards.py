@@ -222,7 +222,7 @@ class Blocks:
         _, first, which = np.unique(key, return_index=True, return_inverse=True)
         return self.take(first), which
 
-    def take(self, index: Ints) -> "Blocks":
+    def take(self, index: Ints | slice) -> "Blocks":
         """The blocks at these positions."""
         return Blocks(
             self.table[index],

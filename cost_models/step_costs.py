@@ -7,7 +7,7 @@ stages. Costs are computed for blocks on a kind of rank, many at once; a placeme
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Literal, Self
+from typing import Self
 
 import numpy as np
 
@@ -38,6 +38,7 @@ from cost_models.stages import VectorExchange
 from cost_models.stashing import stash_loads
 from cost_models.step_base import StepBase
 from cost_models.step_exchanges import EXCHANGE_OF, balanced_bytes, exchange_terms
+from cost_models.summed_loads import add_loads, no_loads, pieces
 from cost_models.tables import Tables
 from cost_models.towers import has_towers
 from cost_models.workload.models import Workload
@@ -45,10 +46,6 @@ from topologies.cluster import Topology
 
 REPLICA_SYNC = "replica_sync"
 """The stage that averages copies."""
-BLOCKS_AT_ONCE = 2_000
-"""Whose loads are summed together: of each three rows of some thirty numbers, 1.4 MB."""
-BY_COLUMNS = 100_000
-"""Blocks above which loads lie column by column: half of the columns are empty, and these pages are never touched."""
 
 
 class StepCosts(CostsAtLines):
@@ -267,7 +264,22 @@ class StepCosts(CostsAtLines):
         return update_s, lookup_s
 
     def block_costs(self, blocks: Blocks, kind: int) -> BlockCosts:
-        """Costs of each block if its ranks are of this kind."""
+        """Costs of each block if its ranks are of this kind; of very many, some after others, so that little memory is
+        touched on the way."""
+        parts, memories = no_loads(len(blocks), len(self.columns)), list[BlockMemory]()
+        for some in pieces(len(blocks)):
+            these = blocks.take(some)
+            add_loads(self._block_terms(these, kind), self.schedule, kind, [part[some] for part in parts])
+            memories.append(self.block_memory(these, kind))
+        return BlockCosts(
+            *parts,
+            np.concatenate([memory.fixed for memory in memories]),
+            np.concatenate([memory.by_rows for memory in memories]),
+            np.concatenate([memory.supported for memory in memories]),
+        )
+
+    def _block_terms(self, blocks: Blocks, kind: int) -> dict[str, Loads]:
+        """What blocks take on a kind of rank, term by term."""
         tables, lookup = self.tables, self._lookup(blocks, kind)
         terms: dict[str, Loads] = {
             "lookup_forward": lookup.forward(),
@@ -282,8 +294,7 @@ class StepCosts(CostsAtLines):
         terms |= self._copy_terms(lambda: lookup)
         if tables.training:
             terms["lookup_backward"] = lookup.backward()
-        parts, memory = self._summed(terms, len(blocks), kind), self.block_memory(blocks, kind)
-        return BlockCosts(*parts, memory.fixed, memory.by_rows, memory.supported)
+        return terms
 
     def id_sort_seconds(self, blocks: Blocks, kind: int) -> Floats:
         """[n] seconds on the device that sorting the ids of each block takes of its update."""
@@ -329,25 +340,11 @@ class StepCosts(CostsAtLines):
         arrived = {"input_dist"} if self.coefficients.software.ids_arrive_sharded else set[str]()
         return [stage for stage in EXCHANGE_OF if stage in self.schedule.stage_of_term and stage not in arrived]
 
-    def _summed(self, terms: dict[str, Loads], blocks: int, kind: int) -> tuple[Floats, Floats, Floats]:
-        """[n, C] each of the three parts of the loads of n blocks on a kind of rank, some blocks after others: their
-        rows stay in the processor's cache while column after column is added to. Those of many blocks lie column by
-        column, so that columns without loads take no memory."""
-        order: Literal["C", "F"] = "F" if blocks > BY_COLUMNS else "C"
-        fixed, by_rows, everywhere = (np.zeros((blocks, len(self.columns)), order=order) for _ in range(3))
-        added = [
-            (part, column, np.broadcast_to(value, blocks), factor)
-            for term, loads in terms.items()
-            for resource, load in loads.items()
-            for column, factor in self.schedule.targets(term, resource, kind)
-            for part, value in ((fixed, load.fixed), (by_rows, load.by_rows), (everywhere, load.everywhere))
-            if np.any(value)
-        ]
-        for begin in range(0, blocks, BLOCKS_AT_ONCE):
-            some = slice(begin, begin + BLOCKS_AT_ONCE)
-            for part, column, value, factor in added:
-                part[some, column] += value[some] * factor
-        return fixed, by_rows, everywhere
+    def _summed(self, terms: dict[str, Loads], blocks: int, kind: int) -> list[Floats]:
+        """[n, C] each of the three parts of the loads of n blocks on a kind of rank."""
+        parts = no_loads(blocks, len(self.columns))
+        add_loads(terms, self.schedule, kind, parts)
+        return parts
 
     def block_memory(self, blocks: Blocks, kind: int) -> BlockMemory:
         """The bytes among the costs of each block."""
