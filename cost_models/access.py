@@ -38,6 +38,8 @@ CHUNK = 512
 """Tables whose curves are computed at once; bounds the working memory at about 50 MB."""
 BISECTIONS = 40
 """Halvings of one e-fold of ids: what a window of ids reads is met to twelve digits."""
+AT_ONCE = 4
+"""Halvings whose points are computed together: few windows are left to them, so that calls, not numbers, take time."""
 NEWTON_STEPS = 7
 """Steps that find the place on a cubic first; one in a thousand is left for bisection, where the cubic is flat."""
 
@@ -226,11 +228,12 @@ class AccessCurves:
 
     def _bisected(self, kind: Ints, distinct: Floats, left: Ints) -> Floats:
         """Logarithms of the ids that read so many distinct rows, from `left` on."""
-        low, width = left.astype(np.float64), 1.0
-        for _ in range(BISECTIONS):
-            width /= 2
-            middle = low + width  # exact: sums of powers of two
-            low = np.where(self._unique_between(kind, exp(middle)) <= distinct, middle, low)
+        low, width, points = left.astype(np.float64), 1.0, 1 << AT_ONCE
+        for _ in range(BISECTIONS // AT_ONCE if len(kind) else 0):
+            width /= points
+            middle = low[:, None] + width * np.arange(1, points)  # exact: sums of powers of two
+            below = self._unique_between(kind[:, None], exp(middle)) <= distinct[:, None]
+            low += width * _halved(below)
         return low
 
     @cached_property
@@ -285,6 +288,15 @@ class AccessCurves:
         return values, _monotone(values, np.concatenate([slope for _, slope in parts])), kinds
 
 
+def _halved(below: Flags) -> Ints:
+    """[n] the part in which AT_ONCE halvings end, one after the other, of 2^AT_ONCE; `below` [n, parts - 1]."""
+    part = np.zeros(len(below), dtype=np.int64)
+    for halving in range(AT_ONCE - 1, -1, -1):
+        middle = part + (1 << halving)
+        part = np.where(below[np.arange(len(part)), middle - 1], middle, part)
+    return part
+
+
 def _crossing(rise: Floats, step: Floats, first: Floats, last: Floats) -> Floats:
     """[n] where from 0 to 1 a rising cubic from 0 to `step`, of these slopes, has risen so far: by Newton's method,
     within an interval that shrinks (Press et al., Numerical Recipes, section 9.4)."""
@@ -298,7 +310,7 @@ def _crossing(rise: Floats, step: Floats, first: Floats, last: Floats) -> Floats
         with np.errstate(divide="ignore", invalid="ignore"):
             then = t - excess / slope
         t = np.where((then >= low) & (then <= high), then, (low + high) / 2)
-    return t
+    return np.where(rise >= step, 1.0, t)
 
 
 def _share_with_place(first: Floats, second: Floats, third: Floats, places: Floats) -> Floats:

@@ -140,8 +140,18 @@ class Tables:
     def stored_as(self, table: Ints, dtype: Ints | None = None) -> Ints:
         """Indices into DTYPES of the formats that rows of each `table` are stored in: `dtype`, or its own where that
         is -1 or missing."""
-        own = np.array([DTYPES.index(each) for each in self.dtype], dtype=np.int64)[table]
+        own = self._own_formats[table]
         return own if dtype is None else np.where(dtype < 0, own, dtype)
+
+    @cached_property
+    def _own_formats(self) -> Ints:
+        """[T] indices into DTYPES."""
+        return np.array([DTYPES.index(each) for each in self.dtype], dtype=np.int64)
+
+    @cached_property
+    def _cache_formats(self) -> Ints:
+        """[T] the same of rows in caches, -1 where it is not stated."""
+        return np.array([-1 if each is None else DTYPES.index(each) for each in self.cache_dtype], dtype=np.int64)
 
     def row_bytes(self, table: Ints, columns: Ints, dtype: Ints | None = None) -> Ints:
         """Weights of `columns` columns of one row of each `table`, stored as `dtype`; shape of the arguments."""
@@ -156,7 +166,7 @@ class Tables:
         """[n] the same of a row in a cache: in fp32 where rows are updated there, in the cache's own format where it
         has one, else as the row is stored."""
         table, stored = blocks.table, self.stored_as(blocks.table, blocks.dtype)
-        own = np.array([-1 if each is None else DTYPES.index(each) for each in self.cache_dtype], dtype=np.int64)[table]
+        own = self._cache_formats[table]
         own = np.where(own < 0, stored, own)
         precise = IS_MIXED[blocks.tier] | (IS_CACHED[blocks.tier] & self.needs_cache(blocks))
         return self.row_bytes(table, blocks.columns, np.where(precise, DTYPES.index("fp32"), own))

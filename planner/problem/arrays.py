@@ -248,6 +248,11 @@ class Problem:
         return _with_nothing(self.bytes_fixed, self.bytes_by_rows)
 
     @cached_property
+    def loaded_columns(self) -> Bools:
+        """[K, C] columns that some block loads where it is placed on ranks of a kind."""
+        return np.asarray(self.fixed.any(axis=1) | self.by_rows.any(axis=1))
+
+    @cached_property
     def moved_columns(self) -> Bools:
         """[C] columns that blocks with a choice of sites load; the others are as loaded wherever these are."""
         loads = (self.fixed, self.by_rows, self.everywhere)

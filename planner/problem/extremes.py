@@ -80,13 +80,15 @@ class Extremes:
             least[:, c] = [total[problem.kind_of_rank == k].min() for k in range(problem.kinds)]
         return least
 
-    def peak_load(self, kind: int, blocks: Ints) -> Floats:
-        """[n, C] the most that one instance of each resource is loaded by a block on a site; by a world-wide one, 0."""
+    def peak_load(self, kind: int, blocks: Ints | slice, columns: Ints | slice = slice(None)) -> Floats:
+        """[n, C] the most that one instance of each resource, of all or of these `columns`, is loaded by a block on a
+        site; by a world-wide one, 0."""
         problem = self.problem
-        ranks = self._sharing_of_resources[kind][problem.block_extent[blocks]]
+        ranks = self._sharing_of_resources[kind][:, columns][problem.block_extent[blocks]]
         largest = problem.row_shares.largest[kind, blocks]
         share = np.minimum(ranks * largest[:, None], 1.0)
-        load = problem.fixed[kind, blocks] * ranks + problem.by_rows[kind, blocks] * share
+        fixed, by_rows = (part[kind, blocks][:, columns] for part in (problem.fixed, problem.by_rows))
+        load = fixed * ranks + by_rows * share
         load[problem.is_world_wide[blocks]] = 0.0
         return np.asarray(load)
 

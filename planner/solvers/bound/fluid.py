@@ -70,7 +70,7 @@ class Fluid:
         """Some blocks at a time: what is written down between stays in a cache. Columns that nothing loads stay as they
         are, and take no memory."""
         problem = self.problem
-        loaded = np.flatnonzero(problem.fixed[kind].any(axis=0) | problem.by_rows[kind].any(axis=0))
+        loaded = np.flatnonzero(problem.loaded_columns[kind])
         ranks = problem.row_shares.holders[kind].astype(float)[:, None]
         rows = np.where(self._world, row_share_of_kind(problem, kind), 1.0)[:, None]
         seconds, size = np.split(self._cost[kind], [len(problem.stage_of_column)])

@@ -77,9 +77,11 @@ def _largest_share(problem: Problem, stage_seconds: Floats) -> Floats:
     room = np.maximum(aim - problem.extremes.base_of_instance, LEAST_ROOM * aim)
     peaks = np.empty((problem.kinds, len(problem.block_option)))
     for kind in range(problem.kinds):
+        loaded = np.flatnonzero(problem.loaded_columns[kind])
         for begin in range(0, peaks.shape[1], BLOCKS_AT_ONCE):
-            some = np.arange(begin, min(begin + BLOCKS_AT_ONCE, peaks.shape[1]))
-            peaks[kind, some] = (problem.extremes.peak_load(kind, some) / room[kind]).max(axis=1)
+            some = slice(begin, begin + BLOCKS_AT_ONCE)
+            load = problem.extremes.peak_load(kind, some, loaded)
+            peaks[kind, some] = (load / room[kind, loaded]).max(axis=1, initial=0.0)
     whole = problem.option_units[problem.block_option] % np.maximum(problem.block_units, 1) == 0
     somewhere = np.where(problem.allowed & whole, peaks, np.inf).min(axis=0)
     everywhere = np.where(problem.allowed.all(axis=0), 0.0, np.inf)
