@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.problem.numbers import Bools, Floats, Ints
+from planner.problem.numbers import Floats, Ints
 from planner.problem.rounding import ROUNDING_BYTES
 from planner.problem.site_bins import site_bins
 from planner.solvers.improve.state import SearchState
@@ -139,27 +139,44 @@ class SiteBalancer:
 def _swap(bins: _Bins, site: int, other: int) -> None:
     """Make the best swap of a block of one site with one of another, or with none, if there is a good one."""
     own, theirs = np.flatnonzero(bins.place == site), np.flatnonzero(bins.place == other)
-    out = np.concatenate([bins.item_load[own], np.zeros((1, bins.item_load.shape[1]))])
-    into = np.concatenate([bins.item_load[theirs], np.zeros((1, bins.item_load.shape[1]))])
-    less = out[:, None] - into[None]
-    value = bins.penalty(bins.load[site] - less) + bins.penalty(bins.load[other] + less)
+    out, into = _with_nothing(bins.item_load[own]), _with_nothing(bins.item_load[theirs])
+    value = _penalties(bins.load[site], bins.load[other], out, into)
     now = float(bins.penalty(bins.load[[site, other]]).sum())
-    out = np.concatenate([bins.item_bytes[own], np.zeros((1, bins.item_bytes.shape[1]))])
-    into = np.concatenate([bins.item_bytes[theirs], np.zeros((1, bins.item_bytes.shape[1]))])
-    size = out[:, None] - into[None]
-    value[~_fits(size, bins.room[other], bins.room[site])] = np.inf
+    out_bytes, into_bytes = _with_nothing(bins.item_bytes[own]), _with_nothing(bins.item_bytes[theirs])
+    _bar_what_overfills(value, out_bytes, into_bytes, bins.room[other], bins.room[site])
     at = int(value.argmin())
     if value.flat[at] >= (1 - WORTH) * now:
         return
     gone, come = divmod(at, value.shape[1])
-    bins.load[site] -= less[gone, come]
-    bins.load[other] += less[gone, come]
-    bins.room[site] += size[gone, come]
-    bins.room[other] -= size[gone, come]
+    less, size = out[gone] - into[come], out_bytes[gone] - into_bytes[come]
+    bins.load[site] -= less
+    bins.load[other] += less
+    bins.room[site] += size
+    bins.room[other] -= size
     bins.place[own[gone : gone + 1]] = other
     bins.place[theirs[come : come + 1]] = site
 
 
-def _fits(size: Floats, there: Floats, here: Floats) -> Bools:
-    """Return whether sizes [n, m, M] that go to a site with so much room [M], or come back, fit."""
-    return np.asarray(((size <= there) & (-size <= here)).all(axis=-1))
+def _with_nothing(amounts: Floats) -> Floats:
+    """Return amounts [n + 1, x] with those of no block behind the last one."""
+    return np.concatenate([amounts, np.zeros((1, amounts.shape[1]))])
+
+
+def _penalties(here: Floats, there: Floats, out: Floats, into: Floats) -> Floats:
+    """Return the penalty [n, m] of two sites of loads [D] once blocks `out` [n, D] have gone there and blocks `into`
+    [m, D] have come; column by column, without those in which neither can come to be above its aim."""
+    sums = np.zeros((2, len(out), len(into)))
+    for d in np.flatnonzero((here + into.max(axis=0) > 0) | (there + out.max(axis=0) > 0)).tolist():
+        less = out[:, d, None] - into[:, d]
+        for load, total in zip((here[d] - less, there[d] + less), sums, strict=True):
+            np.maximum(load, 0.0, out=load)
+            total += np.square(load, out=load)
+    return np.asarray(sums[0] + sums[1])
+
+
+def _bar_what_overfills(value: Floats, out: Floats, into: Floats, there: Floats, here: Floats) -> None:
+    """Make the `value` [n, m] infinite of sizes `out` [n, M] and `into` [m, M] that do not fit into so much room [M];
+    memories that have room for all of them are not looked at."""
+    for m in np.flatnonzero((out.max(axis=0) > there) | (into.max(axis=0) > here)).tolist():
+        size = out[:, m, None] - into[:, m]
+        value[(size > there[m]) | (-size > here[m])] = np.inf
