@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cost_models.access import AccessCurves
+from cost_models.elementary import exp
 from cost_models.power_laws import hit_rate, unique_rows
 from cost_models.tables import Tables
 from cost_models.workload import TableProfile, load_workload
@@ -345,3 +346,23 @@ def test_rows_without_a_place_are_those_of_a_played_cache(alpha: float, prefetch
     assert float(found[0]) == pytest.approx(played, rel=0.06, abs=0.02 * unique)
     assert found[0] <= access.missed_rows(table, fraction, lookups)[0] + 1e-9
     assert found[0] <= reads[0] + 1e-9 <= ids + 1e-9
+
+
+def test_windows_are_those_that_bisection_ends_in() -> None:
+    """To the last bit: of power laws and measured curves, of caches from a row to all rows, full curves among them."""
+    random = np.random.default_rng(7)
+    for name in ("synthetic:300@seed=2", "fbgemm-001"):
+        tables = load_workload(name)
+        curves = AccessCurves.of(tables, 128)
+        table = random.integers(0, len(tables.tables), 3000)
+        distinct = np.maximum(curves.rows[table] ** random.random(3000), 1.0)
+        distinct[:100], distinct[100:300] = 1.0, curves.rows[table[100:300]]
+        kind = curves._unique_curves[2][table]
+        values = curves._unique_curves[0][kind]
+        low, width = (values <= np.log(distinct)[:, None] * (1 + 1e-15)).sum(axis=1) - 1.0, 1.0
+        low = np.clip(low, 0, values.shape[1] - 2)
+        for _ in range(40):
+            width /= 2
+            low = np.where(curves._unique_between(kind, exp(low + width)) <= distinct, low + width, low)
+        np.testing.assert_allclose(curves._window(kind, distinct), exp(low), rtol=2e-12)
+        assert (curves._window(kind, distinct) == exp(low)).mean() > 0.99

@@ -12,6 +12,7 @@ from planner.problem.load_state import load_state
 from planner.problem.placement import Placement
 from planner.problem.site_bins import MANY
 from planner.solvers.improve.improver import Improver
+from planner.solvers.improve.site_balancing import _bar_what_overfills, _penalties
 from tests.oracles.instances import node_group, topology, workload
 
 TABLES = 20 * MANY
@@ -69,3 +70,25 @@ def test_few_groups_are_left_to_other_moves() -> None:
     """So that plans of small clusters stay as they are."""
     problem = _problem(MANY - 1)
     assert not Improver(problem, _at_random(problem, 0), 0).balance_sites()
+
+
+@pytest.mark.parametrize("columns", [1, 4, 9])
+def test_swaps_are_priced_as_one_by_one(columns: int) -> None:
+    """Every pair of blocks of two sites, or a block and none: the squares above the aim, added up; infinite where one
+    of two memories overflows."""
+    random = np.random.default_rng(columns)
+    here, there = random.normal(size=(2, columns))
+    out, into = (np.vstack([random.random((n, columns)), np.zeros(columns)]) for n in (5, 7))
+    here[0], there[0] = -9.0, -9.0  # far below the aim, whatever moves
+    value = _penalties(here, there, out, into)
+    out_bytes, into_bytes = (np.vstack([random.random((n, 2)), np.zeros(2)]) for n in (5, 7))
+    room, back = np.array([0.3, 9.0]), np.array([9.0, 0.4])
+    barred = value.copy()
+    _bar_what_overfills(barred, out_bytes, into_bytes, room, back)
+    for gone, come in np.ndindex(6, 8):
+        less, size = out[gone] - into[come], out_bytes[gone] - into_bytes[come]
+        alone = sum(max(a, 0.0) ** 2 for a in [*(here - less).tolist(), *(there + less).tolist()])
+        assert value[gone, come] == pytest.approx(alone, rel=1e-12, abs=1e-15)
+        fits = (size <= room).all() and (-size <= back).all()
+        assert barred[gone, come] == (value[gone, come] if fits else np.inf)
+    assert 0 < np.isinf(barred).sum() < barred.size
