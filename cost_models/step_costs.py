@@ -340,7 +340,7 @@ class StepCosts(CostsAtLines):
         arrived = {"input_dist"} if self.coefficients.software.ids_arrive_sharded else set[str]()
         return [stage for stage in EXCHANGE_OF if stage in self.schedule.stage_of_term and stage not in arrived]
 
-    def _summed(self, terms: dict[str, Loads], blocks: int, kind: int) -> list[Floats]:
+    def _summed(self, terms: dict[str, Loads], blocks: int, kind: int) -> tuple[Floats, Floats, Floats]:
         """[n, C] each of the three parts of the loads of n blocks on a kind of rank."""
         parts = no_loads(blocks, len(self.columns))
         add_loads(terms, self.schedule, kind, parts)

@@ -23,10 +23,11 @@ def pieces(blocks: int) -> Iterator[slice]:
         yield slice(begin, begin + COSTED_AT_ONCE)
 
 
-def no_loads(blocks: int, columns: int) -> list[Floats]:
+def no_loads(blocks: int, columns: int) -> tuple[Floats, Floats, Floats]:
     """[n, C] zeros, for the three parts of loads."""
     order: Literal["C", "F"] = "F" if blocks > BY_COLUMNS else "C"
-    return [np.zeros((blocks, columns), order=order) for _ in range(3)]
+    fixed, by_rows, everywhere = (np.zeros((blocks, columns), order=order) for _ in range(3))
+    return fixed, by_rows, everywhere
 
 
 def add_loads(terms: dict[str, Loads], schedule: Schedule, kind: int, parts: Sequence[Floats]) -> None:

@@ -227,4 +227,4 @@ def _summed(amounts: Floats, rank: Ints, world: int) -> Floats:
     columns = amounts.shape[1]
     row = np.arange(columns)[:, None] * world
     total = np.bincount((row + rank).ravel(), weights=amounts.T.ravel(), minlength=columns * world)
-    return total.reshape(columns, world)
+    return np.asarray(total.reshape(columns, world), dtype=np.float64)
