@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from planner.cli import flags, inputs, streams
+from planner.cli import flags, inputs, streams, values
 from planner.cli.outputs import Outputs
 from planner.cli.streams import Format
 
@@ -19,6 +19,7 @@ class Tries(NamedTuple):
     """How hard is searched for a plan."""
 
     effort: int
+    gap: float
     seed: int
 
 
@@ -32,8 +33,8 @@ def cost(
         typer.Option(
             metavar="FILE",
             help="A CSV file with a candidate a line. Columns: name; TABLE.rows, TABLE.dim, TABLE.pooling_factor,"
-            " TABLE.present, of a table or of all that a pattern names; dense.bottom_mlp, dense.top_mlp as in"
-            " 512|256|1. An empty cell changes nothing.",
+            " TABLE.compressor, TABLE.present, of a table or of all that a pattern names; dense.bottom_mlp,"
+            " dense.top_mlp as in 512|256|1. An empty cell changes nothing.",
             show_default=False,
         ),
     ],
@@ -55,6 +56,9 @@ def cost(
     prices: flags.PricesFlag = None,
     effort: Annotated[
         int | None, typer.Option(metavar="N", min=0, help="Passes of local search of each plan. Unset: 1.")
+    ] = None,
+    gap: Annotated[
+        str | None, typer.Option(metavar="SHARE", help="Stop each search this close to the proven bound. Unset: 0%.")
     ] = None,
     seed: Annotated[int | None, typer.Option(metavar="N", min=0, help="Seed of each search. Unset: 0.")] = None,
     output_format: flags.FormatFlag = Format.TABLE,
@@ -78,14 +82,14 @@ def cost(
     if plan is not None:
         flags.expect_unused("beside a plan", topology=topology, workload=workload, policy=policy)
         if not exact:
-            flags.expect_unused("without --exact", effort=effort, seed=seed)
+            flags.expect_unused("without --exact", effort=effort, gap=gap, seed=seed)
     from planner.capacity.prices import load_prices
     from planner.document import spreadsheets
     from planner.oracle import Oracle
     from planner.oracle.changes import read_changes
 
     sheet = None if prices is None else load_prices(prices)
-    tries = Tries(1 if effort is None else effort, seed or 0)
+    tries = Tries(1 if effort is None else effort, 0.0 if gap is None else values.share("--gap", gap), seed or 0)
     streams.doing("reading the inputs")
     base = _planned(topology, workload, policy, outputs, tries) if plan is None else plan
     oracle = Oracle(base, sheet)
@@ -96,7 +100,7 @@ def cost(
     costs = oracle.cost(candidates)
     if exact:
         with streams.progress(quiet=quiet) as tell:
-            costs = oracle.exact(costs, exact, effort=tries.effort, seed=tries.seed, progress=tell)
+            costs = oracle.exact(costs, exact, **tries._asdict(), progress=tell)
     records = costs.records()
     if output is not None:
         output.write_text(spreadsheets.of_records(records), encoding="utf-8")
@@ -122,7 +126,7 @@ def _planned(topology: str | None, workload: str | None, policy: Path | None, ou
     from planner.planning.planning import plan as planned
 
     streams.doing(f"planning {model.name}")
-    return planned(cluster, model, policy=inputs.policy(policy), effort=tries.effort, seed=tries.seed, simulate=False)
+    return planned(cluster, model, policy=inputs.policy(policy), simulate=False, **tries._asdict())
 
 
 def _summarise(costs: "Costs", output: Path) -> None:

@@ -21,10 +21,13 @@ from topologies.errors import Fault, InputError, shown
 
 TABLE_FIELDS = ("rows", "dim", "pooling_factor", "compressor", "present")
 DENSE, DENSE_FIELDS = "dense", ("bottom_mlp", "top_mlp")
+WRITTEN = "; widths are written as 512|256|1"
 NAME = "name"
 """The column of what candidates are called."""
 WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
+KnownProfiles = dict[tuple[object, ...], TableProfile]
+"""What tables become, by their names and the fields that change, each with the type and the value that it is given."""
 Place = Callable[[int, str], tuple[int, int]]
 """Line and column at which the value of a candidate, by number, stands in a column."""
 
@@ -86,15 +89,17 @@ def candidates_of(
     source: str = "changes",
     place: Place | None = None,
     runtime: Runtime = "any",
+    known: KnownProfiles | None = None,
 ) -> Candidates:
     """The candidates of columns of N values each: `TABLE.rows`, `TABLE.dim`, `TABLE.pooling_factor`,
     `TABLE.compressor`, `TABLE.present`, where TABLE may be a pattern (`*`), `dense.bottom_mlp` and `dense.top_mlp` with
     widths, `name`.
 
-    None leaves what the base has. Raises InputError with every column that is unknown or changes what another one
-    changes, and every value that cannot be, or that the runtime does not have.
+    None leaves what the base has. Profiles that are made are kept in `known`, for the next candidates of this base and
+    runtime. Raises InputError with every column that is unknown or changes what another one changes, every value that
+    cannot be, or that the runtime does not have, and every name that two candidates have.
     """
-    reader = _Reader(base, source, place or (lambda _number, _column: (0, 0)), runtime)
+    reader = _Reader(base, source, place or (lambda _number, _column: (0, 0)), runtime, {} if known is None else known)
     return reader.read({str(name).strip(): _values(values) for name, values in columns.items()})
 
 
@@ -109,6 +114,7 @@ class _Reader:
     source: str
     place: Place
     runtime: Runtime
+    known: KnownProfiles
     faults: list[Fault] = field(default_factory=list)
 
     def read(self, columns: dict[str, list[Any]]) -> Candidates:
@@ -117,7 +123,7 @@ class _Reader:
             raise InputError.at(self.source, "columns have different numbers of values; give every candidate one")
         if not count:
             raise InputError.at(self.source, "holds no candidates; write one a line below the header")
-        names = [str(n + 1) if name is None else str(name) for n, name in enumerate(columns.pop(NAME, [None] * count))]
+        names = self._names(columns.pop(NAME, [None] * count))
         of_table, of_dense = self._by_subject(columns)
         self._end()
         profiles, profile = self._profiles(columns, of_table, count)
@@ -128,9 +134,19 @@ class _Reader:
         self._end()
         return found
 
+    def _names(self, given: Sequence[Any]) -> list[str]:
+        """What candidates are called: as given, or by number."""
+        names = [str(n + 1) if name is None else str(name) for n, name in enumerate(given)]
+        first: dict[str, int] = {}
+        for number, name in enumerate(names):
+            if first.setdefault(name, number) != number:
+                message = f"candidate {first[name] + 1} is called {shown(name)}, too; give each a name of its own"
+                self._fault(number, NAME, message)
+        return names
+
     def _end(self) -> None:
         if self.faults:
-            raise InputError(self.faults)
+            raise InputError(dict.fromkeys(self.faults))
 
     def _fault(self, number: int, column: str, message: str) -> None:
         self.faults.append(Fault(self.source, *self.place(number, column), column, message))
@@ -140,13 +156,16 @@ class _Reader:
         of_table: dict[int, dict[str, str]] = {}
         of_dense: dict[str, str] = {}
         names = [table.name for table in self.base.tables]
+        number_of = {name: t for t, name in enumerate(names)}
         for column in columns:
             subject, _, name = column.rpartition(".")
             if subject == DENSE and name in DENSE_FIELDS:
                 of_dense[name] = column
                 continue
-            found = [t for t, table in enumerate(names) if fnmatch.fnmatchcase(table, subject)]
-            found = [names.index(subject)] if subject in names else found
+            if subject in number_of:
+                found = [number_of[subject]]
+            else:
+                found = [t for t, table in enumerate(names) if fnmatch.fnmatchcase(table, subject)]
             if not found or name not in TABLE_FIELDS:
                 self._fault(-1, column, f"unknown column{self._known(column, subject, bool(found))}")
             for t in found if name in TABLE_FIELDS else ():
@@ -183,7 +202,7 @@ class _Reader:
                 found.append((table,))
                 continue
             first, which = _distinct([codes[column] for column in of_table[t].values()])
-            variants: list[TableProfile | None] = [table]
+            variants: dict[TableProfile | None, int] = {table: 0}
             number_of = [self._variant(table, of_table[t], columns, number, variants) for number in first]
             profile[:, t] = np.array(number_of)[which]
             found.append(tuple(variants))
@@ -195,7 +214,7 @@ class _Reader:
         columns_of: Mapping[str, str],
         columns: Mapping[str, list[Any]],
         number: int,
-        variants: list[TableProfile | None],
+        variants: dict[TableProfile | None, int],
     ) -> int:
         """The index of what a candidate makes of a table, added to those that there are."""
         given = {name: columns[column][number] for name, column in columns_of.items()}
@@ -209,15 +228,26 @@ class _Reader:
             if changes:
                 column = columns_of[next(iter(changes))]
                 self._fault(number, column, f"is of {table.name}, which this candidate leaves out; leave it empty")
-            return _index(variants, None)
+            return variants.setdefault(None, len(variants))
+        key = (table.name, *((name, type(value), value) for name, value in changes.items()))
+        profile = self.known.get(key) or self._profile(table, changes, columns_of, number)
+        if profile is None:
+            return 0
+        self.known[key] = profile
+        return variants.setdefault(profile, len(variants))
+
+    def _profile(
+        self, table: TableProfile, changes: dict[str, Any], columns_of: Mapping[str, str], number: int
+    ) -> TableProfile | None:
+        """The table with these changes; None, and its faults known, where there is none."""
         made = self._valid(TableProfile, {**dict(table), **changes}, columns_of, number)
         if made is None:
-            return 0
+            return None
         if changes and (fault := self._compressor_fault(made)) is not None:
             column = next(columns_of[name] for name in ("compressor", *changes) if name in changes)
             self._fault(number, column, f"{table.name!r}: {fault}")
-            return 0
-        return _index(variants, table.model_copy(update={name: getattr(made, name) for name in changes}))
+            return None
+        return table.model_copy(update={name: getattr(made, name) for name in changes})
 
     def _compressor_fault(self, table: TableProfile) -> str | None:
         """Why a table cannot be made smaller as it is; None where it can."""
@@ -237,7 +267,7 @@ class _Reader:
             for fault in error.faults:
                 name = fault.path.split(".")[0]
                 column = columns_of.get(name) or next(iter(columns_of.values()))
-                self._fault(number, column, fault.message)
+                self._fault(number, column, fault.message + (WRITTEN if model is Dense else ""))
             return None
 
     # -- the dense part --------------------------------------------------------------------------------------------
@@ -249,7 +279,7 @@ class _Reader:
         if not of_dense:
             return (dense,), np.zeros(count, dtype=np.int64)
         first, which = _distinct([_coded(columns[column]) for column in of_dense.values()])
-        variants: list[Dense] = [dense]
+        variants: dict[Dense, int] = {dense: 0}
         number_of = []
         for number in first:
             given = {name: columns[column][number] for name, column in of_dense.items()}
@@ -261,7 +291,7 @@ class _Reader:
                     "a bottom_mlp comes or goes, which changes what a step waits for; plan a model that has as much"
                 )
                 self._fault(number, of_dense["bottom_mlp"], message)
-            number_of.append(_index(variants, made or dense))
+            number_of.append(variants.setdefault(made or dense, len(variants)))
         return tuple(variants), np.array(number_of)[which]
 
     def _widths(self, value: Any) -> Any:
@@ -289,12 +319,6 @@ def _distinct(codes: Sequence[Ints]) -> tuple[list[int], Ints]:
         joined = np.unique(joined * (more.max() + 1) + more, return_inverse=True)[1]
     _, first, which = np.unique(joined, return_index=True, return_inverse=True)
     return first.tolist(), which.reshape(-1)
-
-
-def _index(variants: list[Any], wanted: Any) -> int:
-    if wanted not in variants:
-        variants.append(wanted)
-    return variants.index(wanted)
 
 
 def _impossible(candidates: Candidates) -> Iterator[Fault]:

@@ -21,8 +21,13 @@ SHORT_OF_OPTIMUM = LONE_TOLERANCE + 1e-5
 other multipliers may prove a little more than those that it finds."""
 
 
-def lower_bounds_s(base: Base, bounds: Floats, row: Ints, fixed: FixedParts) -> Floats:
-    """[n] of candidates whose tables are at these rows [n, T] of `ProfileCosts.bounds`."""
+def rounded_down(relaxed_s: Floats, fixed: FixedParts) -> Floats:
+    """[n] the bounds that are told, of those that relaxations prove."""
+    return np.maximum(relaxed_s * (1 - SHORT_OF_OPTIMUM), fixed.copy_s)
+
+
+def relaxed_steps(base: Base, bounds: Floats, row: Ints, fixed: FixedParts) -> Floats:
+    """[n] bounds, not rounded, of candidates whose tables are at these rows [n, T] of `ProfileCosts.bounds`."""
     summed = summed_over_tables(bounds, row)
     has_option = np.isfinite(summed[..., 0])
     low, high = (np.where(has_option, summed[..., n], 0.0) for n in (0, -1))
@@ -32,7 +37,7 @@ def lower_bounds_s(base: Base, bounds: Floats, row: Ints, fixed: FixedParts) -> 
     for m, pair in enumerate(base.pairs):
         value = _dual_values_s(base, pair, tables[:, m], fixed, row > 0)
         least[pair.protocols] = np.maximum(value, least.get(pair.protocols, value))
-    lowest = np.min(list(least.values()), axis=0) * (1 - SHORT_OF_OPTIMUM)
+    lowest = np.min(list(least.values()), axis=0)
     return np.where(np.all(has_option, axis=1), np.maximum(lowest, fixed.copy_s), np.inf)
 
 

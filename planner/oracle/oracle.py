@@ -11,10 +11,10 @@ from planner.capacity.prices import Bill, PriceSheet, bill
 from planner.document.plan import Plan
 from planner.formulation.option_space import MOST_UNITS
 from planner.oracle.base import Base
-from planner.oracle.candidates import NAME, Candidates, Place, candidates_of
+from planner.oracle.candidates import NAME, Candidates, KnownProfiles, Place, candidates_of
 from planner.oracle.estimates import fixed_steps, memory_costs
 from planner.oracle.fixed import DenseParts
-from planner.oracle.lower_bounds import lower_bounds_s
+from planner.oracle.lower_bounds import relaxed_steps, rounded_down
 from planner.oracle.profiles import Profiles
 from planner.planning.planning import plan as planned
 from planner.problem.numbers import Bools, Floats, Ints
@@ -81,17 +81,19 @@ class Oracle:
         mixed dimensions, a choice of variants, or tables that the policy confines to ranks."""
         self._base = Base(plan if isinstance(plan, Plan) else load_plan(plan))
         self._prices = prices
+        self._made: KnownProfiles = {}
         self._profiles = Profiles(self._base)
         self._dense_parts = DenseParts(self._base, self._profiles)
         own = self._cost(self.candidates({NAME: ["base"]}))
-        bound_s, fixed_s = float(own.lower_bound_s[0]), float(own.fixed_s[0])
-        self._excess = max(1.0, (self._base.step_s - fixed_s) / (bound_s - fixed_s)) if bound_s > fixed_s else 1.0
+        relaxed_s, fixed_s = float(own.relaxed_s[0]), float(own.fixed_s[0])
+        self._excess = max(1.0, (self._base.step_s - fixed_s) / (relaxed_s - fixed_s)) if relaxed_s > fixed_s else 1.0
 
     def candidates(
         self, changes: Mapping[str, Sequence[Any]], source: str = "changes", place: Place | None = None
     ) -> Candidates:
         """The candidates of columns of values; see `candidates_of`. Raises InputError for what no model has."""
-        return candidates_of(self._base.workload, changes, source, place, self._base.policy.runtime)
+        base = self._base
+        return candidates_of(base.workload, changes, source, place, base.policy.runtime, self._made)
 
     def cost(self, changes: Candidates | Mapping[str, Sequence[Any]]) -> Costs:
         """What candidates cost: bytes, a proven lower bound of the step, an estimate of it."""
@@ -107,8 +109,8 @@ class Oracle:
         )
 
     def _estimates(self, known: "_Known") -> Floats:
-        likely = known.fixed_s + (known.lower_bound_s - known.fixed_s) * self._excess + known.memory_s
-        return np.where(known.fits & np.isfinite(known.lower_bound_s), np.maximum(likely, known.lower_bound_s), np.inf)
+        likely = known.fixed_s + (known.relaxed_s - known.fixed_s) * self._excess + known.memory_s
+        return np.where(known.fits & np.isfinite(known.relaxed_s), np.maximum(likely, known.relaxed_s), np.inf)
 
     def table(self, choices: Mapping[str, Sequence[Any]]) -> dict[str, Floats]:
         """For each table that the columns name, [K] the seconds that each of its K choices adds to the base's step.
@@ -130,8 +132,13 @@ class Oracle:
             raise InputError([Fault("choices", 0, 0, name, message) for name in unknown or [""]])
         return found
 
-    def exact(self, costs: Costs, best: int, *, effort: int = 1, seed: int = 0, progress: Any = None) -> Costs:
-        """The same with the `best` candidates planned: those with the shortest estimate, in their order."""
+    def exact(
+        self, costs: Costs, best: int, *, effort: int = 1, gap: float = 0.0, seed: int = 0, progress: Any = None
+    ) -> Costs:
+        """The same with the `best` candidates planned: those with the shortest estimate, in their order.
+
+        A search that ends at a `gap` above 0 does not tell models apart whose steps differ by less.
+        """
         plans = {}
         for turn, number in enumerate(costs.order()[:best].tolist(), start=1):
             if progress is not None:
@@ -141,6 +148,7 @@ class Oracle:
                 costs.candidates.workload(number),
                 policy=self._base.policy,
                 effort=effort,
+                gap=gap,
                 seed=seed,
                 simulate=False,
             )
@@ -161,9 +169,11 @@ class Oracle:
         self._expect_narrow(candidates, row, some)
         fixed = self._dense_parts.fixed_parts(candidates, row, some)
         memory = memory_costs(self._base, costs, row, fixed)
+        relaxed_s = relaxed_steps(self._base, costs.bounds, row, fixed)
         return _Known(
             bytes=costs.sizes[row, 0].sum(axis=1),
-            lower_bound_s=lower_bounds_s(self._base, costs.bounds, row, fixed),
+            relaxed_s=relaxed_s,
+            lower_bound_s=rounded_down(relaxed_s, fixed),
             fixed_s=fixed_steps(self._base, fixed),
             memory_s=memory.seconds,
             fits=memory.fits,
@@ -187,6 +197,8 @@ class _Known:
     """What is known of n candidates, before anything is estimated."""
 
     bytes: Ints
+    relaxed_s: Floats
+    """[n] as its relaxation proves: what is rounded off a bound may be as much as tables take."""
     lower_bound_s: Floats
     fixed_s: Floats
     memory_s: Floats

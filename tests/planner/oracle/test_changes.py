@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from planner.oracle.candidates import candidates_of
+from planner.oracle.candidates import KnownProfiles, candidates_of
 from planner.oracle.changes import read_changes
 from tests.oracles.instances import workload
 from topologies.errors import InputError
@@ -54,7 +54,10 @@ def test_a_candidate_is_the_base_with_its_changes():
             "name,t0.dim\nodd,32\n",
             "c.csv:2:1: candidate odd: interaction 'dot' needs vectors of one width, not of 16 and 32",
         ),
-        ("dense.top_mlp\n8|x\n", "c.csv:2:1: dense.top_mlp:"),
+        ("dense.top_mlp\n8,1\n", "c.csv:2:1: 2 fields where the header has 1"),
+        ('dense.top_mlp\n"8,1"\n', "c.csv:2:1: dense.top_mlp: must be a whole number, not '8,1'; widths are written as"),
+        ("name,t0.rows\na,5\nb,6\na,7\n", "c.csv:4:1: name: candidate 1 is called 'a', too; give each a name of its"),
+        ("name,t0.rows\n2,5\n,6\n", "c.csv:3:1: name: candidate 1 is called '2', too"),
         ("t0.rows\n1,2\n", "c.csv:2:1: 2 fields where the header has 1"),
         ("t0.rows,t0.rows\n1,2\n", "the column is given twice; keep one"),
         ("t0.rows;t1.rows\n1;2\n", "the fields are separated by ';'"),
@@ -69,6 +72,14 @@ def test_what_is_wrong_is_said_at_its_place(tmp_path: Path, monkeypatch: pytest.
     with pytest.raises(InputError) as caught:
         _read(Path("c.csv"))
     assert words in str(caught.value)
+
+
+def test_a_mistake_in_a_pattern_is_said_once(tmp_path: Path):
+    """Not once for each table that the pattern names."""
+    (tmp_path / "c.csv").write_text("*.dim\n18\n")
+    with pytest.raises(InputError) as caught:
+        _read(tmp_path / "c.csv")
+    assert len(caught.value.faults) == 1
 
 
 def _read(path: Path) -> None:
@@ -87,3 +98,19 @@ def test_a_runtime_without_tables_of_two_parts_has_no_such_candidates():
     """Before anything is costed, with what it has instead."""
     with pytest.raises(InputError, match=r"hugectr has no tables of two parts, .* give it hash:C or dim:D"):
         candidates_of(MODEL, {"t0.compressor": ["hash:4", "qr:4"]}, runtime="hugectr")
+
+
+def test_profiles_that_are_known_are_those_that_are_made():
+    """A second reading gives the same candidates, and True is not taken for 1."""
+    known: KnownProfiles = {}
+    columns = {
+        "t0.rows": [1, 50, None],
+        "*.dim": [32, None, 16],
+        "*.pooling_factor": [2.0, 2.0, None],
+        "dense.bottom_mlp": ["32|32", None, None],
+    }
+    first, second = (candidates_of(MODEL, columns, known=known) for _ in range(2))
+    assert known
+    assert [first.workload(n) for n in range(3)] == [second.workload(n) for n in range(3)]
+    with pytest.raises(InputError, match=r"t0\.rows"):
+        candidates_of(MODEL, {"t0.rows": [True]}, known=known)
