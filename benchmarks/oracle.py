@@ -56,9 +56,7 @@ class Case(NamedTuple):
         """The base plan, found by so many passes, or as near to its bound."""
         cluster = load_topology(self.topology, nodes=self.nodes)
         workload = load_workload(self.model, global_batch=self.global_batch)
-        return plan(
-            cluster, workload, policy=Policy(runtime=self.runtime), effort=effort, gap=gap, simulate=False
-        )
+        return plan(cluster, workload, policy=Policy(runtime=self.runtime), effort=effort, gap=gap, simulate=False)
 
 
 ACCURACY = (

@@ -136,9 +136,10 @@ class PriceSheet(Site):
 
 def _not_among(name: str, names: Iterable[str]) -> str:
     known = list(names)
-    return (
-        f"{name!r} is not among {', '.join(known) or 'those of the sheet, which names none'}{did_you_mean(name, known)}"
-    )
+    if not known:
+        return f"{name!r} is not among those of the sheet, which names none"
+    close = did_you_mean(name, known)
+    return f"{name!r} is not among {', '.join(known)}{close if close.startswith('; did') else ''}"
 
 
 @dataclass(frozen=True)

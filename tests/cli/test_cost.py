@@ -49,6 +49,7 @@ def test_the_formats_say_the_same(run, plan_file, changes):
     ("words", "message"),
     [
         (["--effort", "2"], "without --exact"),
+        (["--gap", "2%"], "without --exact"),
         (["-t", "zionex-16"], "beside a plan"),
     ],
 )

@@ -55,7 +55,10 @@ def test_a_candidate_is_the_base_with_its_changes():
             "c.csv:2:1: candidate odd: interaction 'dot' needs vectors of one width, not of 16 and 32",
         ),
         ("dense.top_mlp\n8,1\n", "c.csv:2:1: 2 fields where the header has 1"),
-        ('dense.top_mlp\n"8,1"\n', "c.csv:2:1: dense.top_mlp: must be a whole number, not '8,1'; widths are written as"),
+        (
+            'dense.top_mlp\n"8,1"\n',
+            "c.csv:2:1: dense.top_mlp: must be a whole number, not '8,1'; widths are written as",
+        ),
         ("name,t0.rows\na,5\nb,6\na,7\n", "c.csv:4:1: name: candidate 1 is called 'a', too; give each a name of its"),
         ("name,t0.rows\n2,5\n,6\n", "c.csv:3:1: name: candidate 1 is called '2', too"),
         ("t0.rows\n1,2\n", "c.csv:2:1: 2 fields where the header has 1"),

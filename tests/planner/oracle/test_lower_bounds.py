@@ -108,3 +108,16 @@ def test_a_compressed_candidate_is_planned_as_the_model_that_states_it():
     assert made.objective is not None
     assert exact.plans[0].objective == made.objective
     assert exact.lower_bound_s[0] <= made.objective.lower_bound_s
+
+
+def test_what_is_rounded_off_a_bound_is_no_part_of_an_estimate():
+    """Where it is as much as tables take, estimates still differ as steps do."""
+    tables = [{"rows": 20_000, "dim": 16, "pooling_factor": read} for read in (1, 2, 3, 4)]
+    made = plan(
+        topology(node_group("a")), workload(tables, dense=DENSE, software="torchrec"), effort=1, gap=0, simulate=False
+    )
+    oracle = Oracle(made)
+    exact = oracle.exact(oracle.cost({"t3.pooling_factor": [2, 4, 16, 32]}), 4)
+    found = [exact.plans[number].objective for number in range(4)]
+    steps = np.array([each.best_step_s or each.step_s for each in found if each is not None])
+    np.testing.assert_allclose(np.diff(exact.estimate_s)[::2], np.diff(steps)[::2], rtol=0.1)
