@@ -7,10 +7,10 @@ Rows, widths and pooling of every table are drawn at random, in the words of a s
 has a size of its own, so that steps differ as those of models do; where vectors need one width, it has one. Seconds are
 of the processor, of one process.
 
-Steps are the shortest that were found: of them a plan gives up to 0.1 % for other goals, and a search that may end at a
-gap ends anywhere below it (`--gap 0.01` is that of `planner plan`), both more than many models of criteo-kaggle differ by
-at its own batch. Plans have gaps, so that two of them prove which of two models is faster only where one's bound is above
-the other's step: Kendall's tau is given of all pairs, and of those.
+Steps are the shortest that were found: of them a plan gives up to 0.1 % for other goals, and a search that may end at
+a gap ends anywhere below it (`--gap 0.01` is that of `planner plan`), both more than many models of criteo-kaggle
+differ by at its own batch. Plans have gaps, so that two of them prove which of two models is faster only where one's
+bound is above the other's step: Kendall's tau is given of all pairs, and of those.
 """
 
 import argparse
@@ -119,21 +119,24 @@ def speed() -> None:
         made = planned(topology, model)
         base = planned_inputs(made)[1]
         oracle = Oracle(made)
-        columns = random_changes(base, count, 1, dims=varies_widths(base), sizes=(1.0,))
-        start = time.process_time()
-        candidates = oracle.candidates(columns)
-        read_s, start = time.process_time() - start, time.process_time()
-        oracle.cost(candidates)
-        first_s, start = time.process_time() - start, time.process_time()
-        again = oracle.candidates(random_changes(base, count, 2, dims=varies_widths(base), sizes=(1.0,)))
-        start = time.process_time()
-        oracle.cost(again)
-        cost_s = time.process_time() - start
-        profiles = sum(map(len, candidates.profiles))
+        columns, again = (random_changes(base, count, n, dims=varies_widths(base), sizes=(1.0,)) for n in (1, 2))
+        first_s, profiles = _costed(oracle, columns)
+        oracle.cost(oracle.candidates(again))
+        known_s, _ = _costed(oracle, again)
         print(
-            f"{model} on {topology}: {len(base.tables):,} tables, {count:,} candidates: {count / cost_s:,.0f} a second,"
-            f" once {profiles:,} profiles are known ({first_s - cost_s:.1f} s); columns read in {read_s:.2f} s"
+            f"{model} on {topology}: {len(base.tables):,} tables, {count:,} candidates: {count / sum(known_s):,.0f} a"
+            f" second, {known_s[0]:.2f} s of it to read their columns, once profiles are known; {profiles:,} new ones"
+            f" take {sum(first_s) - sum(known_s):.1f} s"
         )
+
+
+def _costed(oracle: Oracle, columns: dict[str, list[Any]]) -> tuple[tuple[float, float], int]:
+    """Seconds of the processor to read columns and to cost their candidates, and how many profiles these have."""
+    start = time.process_time()
+    candidates = oracle.candidates(columns)
+    read_s, start = time.process_time() - start, time.process_time()
+    oracle.cost(candidates)
+    return (read_s, time.process_time() - start), sum(map(len, candidates.profiles))
 
 
 def accuracy(count: int, seed: int, effort: int, gap: float, named: str) -> None:
