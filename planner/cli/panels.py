@@ -5,12 +5,12 @@ from typing import Any
 from typer.core import TyperCommand
 
 PANELS = {
-    "Inputs": "topology workload nodes global-batch set try group tables columns dim batch session sample kind"
+    "Inputs": "topology workload changes nodes global-batch set try group tables columns dim batch session sample kind"
     " separator words prices like trust-pickle",
     "What is wanted": "target-qps max-step fits max-price max-power by max-nodes cost-model robust goals",
     "What plans may use": "policy tiers each-tier shardings stash optimizer-state runtime exchange max-shards"
     " column-multiple pin forbid reserve replicas sync-every dense checkpointing",
-    "Search": "time-limit effort gap seed solver",
+    "Search": "exact time-limit effort gap seed solver",
     "A plan that is followed": "from max-move pay-back lost-nodes",
     "Conditions of the steps": "steps pooling jitter slow-rank slow-link lost-card data-loading draw-rows"
     " inverse-roots",
