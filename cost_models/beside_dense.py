@@ -165,10 +165,11 @@ class BesideDense:
         for (update_s, lookup_s), dense, module_s in zip(self.lookups, self.dense, self.modules_s, strict=True):
             hidden.append(update_s + module_s + (lookup_s if is_earlier else -dense.rest_forward_s))
         reduced_s = self.parts[0].latency_s("all_reduce")
-        return _least(hidden) + reduced_s + self.overhead_s
+        return least(hidden) + reduced_s + self.overhead_s
 
     def sums_begin_s(self, sums_s: Iterable[Seconds]) -> list[Seconds]:
-        """[K] seconds into the dense part before gradients are summed, which takes `sums_s` [K] of the links.
+        """[K] seconds into the dense part before gradients are summed, which takes `sums_s` [K] of the links; below
+        zero where more of the sums goes on after the dense part than it takes until they begin.
 
         Sums that are not done when the gradients of vectors leave share the links with these, which then come so much
         later; those that are not done by then go on beside modules and the update of the embeddings.
@@ -176,7 +177,7 @@ class BesideDense:
         begin = list[Seconds]()
         for k, (dense, taken_s) in enumerate(zip(self.dense, sums_s, strict=True)):
             sums = dense.sums or self._sums_of_buckets(dense, taken_s)
-            begin.append(np.maximum(dense.rest_s + self._shown_s(k, dense.rest_s, sums) - taken_s, 0.0))
+            begin.append(dense.rest_s + self._shown_s(k, dense.rest_s, sums) - taken_s)
         return begin
 
     def _sums_of_buckets(self, dense: DensePass | DensePasses, sums_s: Seconds) -> SumsEnd:
@@ -276,7 +277,7 @@ def _largest(seconds: Iterable[Seconds]) -> Seconds:
     return largest
 
 
-def _least(seconds: Iterable[Seconds]) -> Seconds:
+def least(seconds: Iterable[Seconds]) -> Seconds:
     """The least of some seconds, model by model."""
     least: Seconds = np.inf
     for each in seconds:

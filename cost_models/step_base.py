@@ -8,7 +8,7 @@ import numpy as np
 
 from cost_models import collectives, towers
 from cost_models.activations import are_any_checkpointed
-from cost_models.beside_dense import BesideDense, DensePasses, EvenTables, Seconds
+from cost_models.beside_dense import BesideDense, DensePasses, EvenTables, Seconds, least
 from cost_models.coefficients import SoftwareCoefficients
 from cost_models.dense import DensePass, dense_seconds
 from cost_models.dense_sharding import ShardedDense, sharding_of
@@ -70,9 +70,8 @@ class StepBase:
     """The wait of each sum of its gradients for the first byte, where ranks replicate it."""
     overhead_s: Seconds = field(init=False)
     """The fixed overhead."""
-    after_dense_s: Seconds = field(init=False, default=0.0)
-    """From the dense part to the end of the update of embeddings on the first kind of rank, beside which sums of
-    gradients go on."""
+    after_dense_s: tuple[Seconds, ...] = field(init=False, default=())
+    """[K] from the dense part to the end of the update of embeddings, beside which sums of gradients go on."""
     cut_shares: dict[str, float] = field(init=False, default_factory=dict)
     """What each stage takes of cutting copies over their replicas, and of gathering them."""
 
@@ -179,9 +178,9 @@ class StepBase:
         (`of_models`), so is everything that follows from them.
         """
         schedule, beside = self.schedule, self.beside_dense(lookups, parts)
-        self.after_dense_s = beside.after_s(0)
+        self.after_dense_s = tuple(map(beside.after_s, range(len(self.kinds))))
         has_cut = CUT_TERMS["dense"] in schedule.stage_of_term
-        summing = [c for c, column in enumerate(schedule.columns) if self._sums_gradients(column)]
+        summing = self._summing
         sums_s = self.loads[:, summing]
         if self.sharded is not None or has_cut:
             sums_s = sums_s * self._ranks_sharing(summing)
@@ -189,11 +188,13 @@ class StepBase:
         if schedule.stage_of_term.get("all_reduce") == "dense":
             begin_s = beside.sums_begin_s(taken_s)
             if has_cut:  # copies use the links before sums begin: the stage ends no earlier than these
-                self._end_no_earlier(begin_s + taken_s)
+                self._end_no_earlier(np.maximum(begin_s, 0.0) + taken_s)
             else:
                 self._delay(summing, begin_s)
-            if schedule.stage_of_term.get("stash") == "dense":
-                self._delay_by_stash(summing)
+                if schedule.stage_of_term.get("stash") == "dense":
+                    self._delay_by_stash(summing)
+                # Sums may begin before the part: the stage begins with them, so that no load is below zero.
+                self._hide(np.maximum(-least(begin_s), 0.0), lambda resource: False)
         if schedule.ids_overlap or schedule.is_prefetched:
             fetched = schedule.fetched_over
             self._hide(beside.hidden_s(), lambda resource: resource.with_ids or resource in fetched)
@@ -237,14 +238,20 @@ class StepBase:
         self.loads[:, device] += later_s
         self.begins[:, device] += later_s
 
-    def _sums_gradients(self, column: Column) -> bool:
-        """Whether a column of the dense part's stage has the sums of its gradients, and nothing that comes before."""
-        resource = column.resource
-        return (
-            column.stage == self.schedule.stages.index("dense")
-            and resource.kind in ("link", "nic", "uplink")
-            and not resource.with_ids
-        )
+    @property
+    def _summing(self) -> list[int]:
+        """The columns of the dense part's stage that have the sums of its gradients, and nothing that comes before."""
+        stage = self.schedule.stages.index("dense")
+        columns = enumerate(self.schedule.columns)
+        return [c for c, column in columns if column.stage == stage and _is_of_sums(column.resource)]
+
+    def most_hidden_sums(self) -> Floats:
+        """[K, C] of what sums of gradients load in the stage of the dense part, the most that goes on after it."""
+        hidden = np.zeros_like(self.loads)
+        if self.schedule.stage_of_term.get("all_reduce") == "dense":
+            after_s = np.array(self.after_dense_s, dtype=float)[:, None]
+            hidden[:, self._summing] = after_s / self._ranks_sharing(self._summing)
+        return hidden
 
     def _hide(self, hidden: Seconds, hides: Callable[[Resource], bool]) -> None:
         """Let work on the resources that `hides` names begin so many seconds before the dense part; where they are
@@ -346,6 +353,11 @@ class StepBase:
                 sharing = np.bincount(self.schedule.resource_of_rank(column.resource))
                 busy_s = np.maximum(busy_s, self.loads[:, c] * sharing.max())
         return tuple(busy_s.tolist())
+
+
+def _is_of_sums(resource: Resource) -> bool:
+    """Whether a resource of the dense part's stage carries the sums of its gradients, and nothing that comes before."""
+    return resource.kind in ("link", "nic", "uplink") and not resource.with_ids
 
 
 def _over_links(busy_s: tuple[Floats, Floats], kind: int) -> dict[Resource, float]:

@@ -1,7 +1,5 @@
 """What runs beside the dense part: the estimate agrees with the simulator, event by event, where links are slow."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -9,6 +7,7 @@ from cost_models.shards import HBM, TABLE_WISE, Blocks, PlacedShards
 from cost_models.simulator.simulation import simulate
 from cost_models.step import StepModel
 from cost_models.workload.loading import load_workload
+from tests.oracles.instances import node_group, topology, workload
 from topologies.loading import load_topology
 
 
@@ -25,12 +24,12 @@ def dealt_out(model: StepModel) -> PlacedShards:
     return PlacedShards(blocks, rank, tables.rows, np.ones(len(traffic), dtype=bool))
 
 
-@pytest.mark.parametrize("workload", ["avazu", "criteo-kaggle", "nv-criteo", "rm1"])
+@pytest.mark.parametrize("name", ["avazu", "criteo-kaggle", "nv-criteo", "rm1"])
 @pytest.mark.parametrize("cluster", ["a10g-8", "l40-8", "h100-pcie-8", "dgx-h100"])
-def test_sums_of_gradients_begin_with_the_first_gradients(cluster: str, workload: str) -> None:
+def test_sums_of_gradients_begin_with_the_first_gradients(cluster: str, name: str) -> None:
     """Links carry none during the forward pass, nor before the last layers' backward pass has filled a bucket; what is
     left then meets the gradients of vectors: within 2.5 % of the simulated step, where over PCIe up to 10 % lacked."""
-    model = StepModel(load_topology(cluster), load_workload(workload))
+    model = StepModel(load_topology(cluster), load_workload(name))
     placed = dealt_out(model)
     simulated_s = simulate(model.topology, model.workload, placed, steps=1).step_s
     assert model.evaluate(placed).step_s == pytest.approx(simulated_s, rel=0.025)
@@ -55,7 +54,19 @@ def test_nothing_begins_before_the_step_or_has_a_load_below_zero() -> None:
     dense = stated.dense.model_copy(update={"top_mlp": (8192, 8192, 1)})
     model = StepModel(load_topology("h100-pcie-8"), stated.model_copy(update={"dense": dense}))
     assert (model.base_loads >= 0).all()
-    parts = tuple(each.even_tables for _, each in model.models_by_copies)
-    beside = model.base.beside_dense(model._even_lookups(), parts)
-    later = replace(beside, dense=tuple(replace(each, rest_s=0.0) for each in beside.dense))
-    assert all(begin >= 0 for begin in later.sums_begin_s([1.0] * len(model.kinds)))
+
+
+@pytest.mark.parametrize("nic_bytes_per_s", [2e9, 25e9])
+@pytest.mark.parametrize("width", [256, 2_048])
+def test_sums_that_are_longer_than_the_dense_part_end_beside_the_update(width: int, nic_bytes_per_s: float) -> None:
+    """Of few samples, whose products take next to no time: within 1 % of the simulated step, which was up to 18 %
+    shorter than told when the stage took as long as all of the sums. No load, and no stage, is below zero."""
+    group = node_group("a", nodes=2, nic_bytes_per_s=nic_bytes_per_s)
+    dense = {"numerical_features": 16, "optimizer": "adam", "bottom_mlp": [64], "top_mlp": [width, 1_024, 1]}
+    trained = workload([{"rows": 20_000, "dim": 64}] * 2, global_batch=256, dense=dense, overhead="300us")
+    model = StepModel(topology(group), trained)
+    placed = dealt_out(model)
+    assert (model.base_loads >= 0).all()
+    found = model.evaluate(placed)
+    assert (found.stage_seconds >= 0).all()
+    assert found.step_s == pytest.approx(simulate(model.topology, trained, placed, steps=1).step_s, rel=0.01)

@@ -220,13 +220,15 @@ def test_prefetched_misses_share_a_link_with_what_ranks_exchange(scale_up: bool,
     missed_s = distinct * 0.5 * dim * 4 / pcie - cache_work_s
     of_gradients, of_ids = parameters * 4, batch / 2 * (ids * 8 + 4)
     costs = model.block_costs(blocks, 0)
-    load = (costs.fixed + costs.by_rows + costs.everywhere)[0] + model.base_loads[0]
+    assert model.device_begins is not None
+    load = (costs.fixed + costs.by_rows + costs.everywhere)[0] + model.base_loads[0] - model.device_begins[0]
     assert load[where["host_link_in"]] == pytest.approx(missed_s + (of_gradients + of_ids) / pcie, rel=0.02)
     evaluation = model.evaluate(placed)
     stage = model.stages.index("dense")
     assert str(evaluation.binding[stage]) == "host_link_in"
     hidden_s = -float(model.constants[stage])
-    assert evaluation.stage_seconds[stage] == pytest.approx(load[where["host_link_in"]] - hidden_s)
+    begun_s = model.device_begins[0, where["host_link_in"]]
+    assert evaluation.stage_seconds[stage] == pytest.approx(load[where["host_link_in"]] + begun_s - hidden_s)
 
 
 def test_phases_of_an_exchange_add_up_on_the_card() -> None:

@@ -82,15 +82,17 @@ def judge(seed: int, *over: str) -> tuple[Plan, float]:
     return chosen, best_of_all(cluster, model, Policy.model_validate(narrow), over or ("world", "node"))
 
 
-@pytest.mark.parametrize("seed", [pytest.param(0, marks=pytest.mark.slow), 13])
-def test_layers_and_tables_are_chosen_as_by_brute_force(seed: int) -> None:
+@pytest.mark.parametrize(
+    ("seed", "cuts"), [pytest.param(0, {"columns", "rows"}, marks=pytest.mark.slow), (16, {"columns"}), (13, set())]
+)
+def test_layers_and_tables_are_chosen_as_by_brute_force(seed: int, cuts: set[str]) -> None:
     """Over every pair of ways of two layers and every placement of two tables: in one of the cases nothing fits but
-    cut layers, in the other these are faster. The bound over all of them holds, and the plan is verified."""
+    cut layers, in one a cut layer is faster, in one sums end beside the update and nothing is cut. The bound over all of them holds, and the plan is verified."""
     chosen, best_s = judge(seed, "world")
     assert chosen.objective is not None
     assert chosen.dense is not None
     assert chosen.dense.by_layer is not None
-    assert [rule.cut for rule in chosen.dense.layers] == [None, "columns", "rows"]
+    assert {rule.cut for rule in chosen.dense.layers} - {None} == cuts
     assert chosen.objective.step_s == pytest.approx(best_s, rel=1.2e-3)
     assert chosen.dense.by_layer.lower_bound_s <= best_s * (1 + 1e-9)
     assert verify(chosen) == []
@@ -145,16 +147,16 @@ def test_published_models_keep_data_parallel(name: str, nodes: int) -> None:
     assert chosen.objective.step_s < 1.05 * chosen.dense.by_layer.lower_bound_s
 
 
-def test_a_pair_of_large_layers_is_cut_where_their_gradients_cross_cards() -> None:
+def test_a_large_layer_is_cut_where_its_gradients_cross_cards() -> None:
     """Rules that the programme writes; stated in a policy of their own they make the same plan. `by: whole` finds a
     longer step, and its plan tells of no layers."""
-    cluster, model = drawn(13)
+    cluster, model = drawn(16)
     chosen, whole = _auto(cluster, model), _auto(cluster, model, by="whole")
     assert chosen.dense is not None
     assert chosen.objective is not None
     assert whole.dense is not None
     assert whole.objective is not None
-    assert {rule.cut for rule in chosen.dense.layers} >= {"columns", "rows"}
+    assert "columns" in {rule.cut for rule in chosen.dense.layers}
     assert whole.dense.by_layer is None
     assert chosen.objective.step_s < whole.objective.step_s
     rules = [rule.model_dump(exclude_none=True) for rule in chosen.dense.layers]
