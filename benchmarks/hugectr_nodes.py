@@ -4,9 +4,9 @@
                                        [--check]
 
 Its planner deals tables out to nodes (`hier_auto`) and cuts the rows of a hot table over 2, 4, 8, ... of them, or of
-the GPUs of a single one. Each of its plans is held against the options that our bound covers, against that bound, and
-against our plan for HugeCTR. Submissions to MLPerf train with batches of 55,296 on one node or two, and of 135,168 on 8
-nodes or more; the workload's own is 65,536.
+the GPUs of a single one, or of nodes that are one scale-up domain (`--topology gb200-nvl72`). Each of its plans is held
+against the options that our bound covers, against that bound, and against our plan for HugeCTR. Submissions to MLPerf
+train with batches of 55,296 on one node or two, and of 135,168 on 8 nodes or more; the workload's own is 65,536.
 """
 
 import argparse
@@ -55,6 +55,16 @@ class Pair:
     def holds(self) -> bool:
         """Whether its plan is one of our options, not below our bound, and not faster than ours."""
         return not self.outside and self.bound_s <= self.theirs_s * (1 + 1e-9) and self.ours_s <= self.theirs_s
+
+    @property
+    def line(self) -> str:
+        """What is printed of it."""
+        ways = ", ".join(f"{count} {sharding}" for sharding, count in sorted(self.ways.items()))
+        return (
+            f"{self.topology} x {self.nodes:2}, batch {self.batch:,}, as in v{self.settings}: theirs"
+            f" {self.theirs_s * 1e3:.4f} ms, ours {self.ours_s * 1e3:.4f}, bound {self.bound_s * 1e3:.4f}; {ways};"
+            f" outside: {self.outside or 'none'}"
+        )
 
 
 def pairs(name: str, nodes: int, effort: int, batch: int | None = None) -> Iterator[Pair]:
@@ -108,18 +118,14 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.add_argument("--check", action="store_true", help="exit with 1 where one of its plans is outside or better")
     given = parser.parse_args()
-    found = [
-        pair for n in given.nodes.split(",") for pair in pairs(given.topology, int(n), given.effort, given.global_batch)
-    ]
+    found = []
+    for nodes in given.nodes.split(","):
+        for pair in pairs(given.topology, int(nodes), given.effort, given.global_batch):
+            found.append(pair)
+            if not given.json:
+                print(pair.line, flush=True)
     if given.json:
         print(json.dumps([asdict(pair) for pair in found], indent=1))
-    for pair in () if given.json else found:
-        ways = ", ".join(f"{count} {sharding}" for sharding, count in sorted(pair.ways.items()))
-        print(
-            f"{pair.topology} x {pair.nodes:2}, batch {pair.batch:,}, as in v{pair.settings}: theirs"
-            f" {pair.theirs_s * 1e3:.4f} ms, ours {pair.ours_s * 1e3:.4f}, bound {pair.bound_s * 1e3:.4f}; {ways};"
-            f" outside: {pair.outside or 'none'}"
-        )
     return int(given.check and not all(pair.holds for pair in found))
 
 

@@ -62,7 +62,8 @@ Sharding = Literal[
     "multi_node_row_wise",
     "multi_rank_row_wise",
 ]
-"""TorchRec's names for its seven ways to cut a table; and rows over several, but not all, nodes, or ranks of one."""
+"""TorchRec's names for its seven ways to cut a table; and rows over several, but not all, nodes, or ranks of one
+scale-up domain."""
 Reach = Literal["rank", "group", "world"]
 """One rank at a choice of all; a group of ranks (rows cut) at a choice of several groups; all ranks (rows cut or
 replicated)."""
@@ -125,6 +126,8 @@ class ShardingRow:
     """Column blocks that it cuts a table into at most; None for as many as its columns allow."""
     is_within_node: bool = False
     """Whether it keeps the ranks of a column block, or all column blocks of a table, to one node."""
+    is_within_domain: bool = False
+    """Whether it is for clusters of one node, or of one scale-up domain, alone."""
     cuts_into_sites: bool = False
     """Whether the rows of a column block are first cut into parts, each of which is on another site of the extent."""
 
@@ -138,7 +141,7 @@ SHARDING_ROWS: dict[Sharding, ShardingRow] = {
     "table_column_wise": ShardingRow(RANK, is_within_node=True),
     "grid_shard": ShardingRow(NODE, least_blocks=2, is_within_node=True),
     "multi_node_row_wise": ShardingRow(NODE, most_blocks=1, cuts_into_sites=True),
-    "multi_rank_row_wise": ShardingRow(RANK_PART, most_blocks=1, is_within_node=True, cuts_into_sites=True),
+    "multi_rank_row_wise": ShardingRow(RANK_PART, most_blocks=1, is_within_domain=True, cuts_into_sites=True),
 }
 SHARDINGS: tuple[Sharding, ...] = tuple(SHARDING_ROWS)
 (
@@ -176,7 +179,7 @@ class Blocks:
     A block is a set of columns of one table, held by one rank, or cut by rows over the ranks of one node or of the
     world (each of k ranks holds ceil(rows/k) rows, in order; tail ranks may hold fewer or none), or replicated
     (data_parallel). Over several nodes rows are cut into a part for each node, and each part like that over its ranks;
-    over several ranks of a node, into a part for each.
+    over several ranks of a node or a scale-up domain, into a part for each.
     """
 
     table: Ints

@@ -378,6 +378,11 @@ class Topology(Record):
         """How many ranks there are."""
         return sum(group.count * group.accelerators.count for group in self.nodes)
 
+    @property
+    def is_one_domain(self) -> bool:
+        """Whether all ranks are on one node, or in one scale-up domain of several."""
+        return self.node_count == 1 or (len(self.nodes) == 1 and self.nodes[0].domain_ranks >= self.world_size)
+
     def fingerprint(self) -> str:
         """A content hash over all fields."""
         return fingerprint(self)

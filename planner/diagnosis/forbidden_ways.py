@@ -206,10 +206,10 @@ class ForbiddenWays:
         return ForbiddingRule("search", "none of the cuts that are tried applies to it")
 
     def _uncut_into_sites(self, sharding: int, tier: int) -> ForbiddingRule:
-        is_of_ranks = SHARDING_ROWS[SHARDINGS[sharding]].is_within_node
+        is_of_ranks = SHARDING_ROWS[SHARDINGS[sharding]].is_within_domain
         if not self._space.counts(sharding, tier):
             of = (
-                "ranks or more of a single node of three or more"
+                "ranks or more of a single node, or scale-up domain, of three or more"
                 if is_of_ranks
                 else "nodes or more of three or more of one size"
             )

@@ -153,7 +153,7 @@ class TablePlan(Record):
     sharding: Sharding
     """How it is cut. `multi_node_row_wise`: a part of ceil(rows / nodes) rows on each of several nodes, in any order of
     the nodes, is cut over the ranks of the node. `multi_rank_row_wise`: a part of ceil(rows / ranks) rows is on each of
-    several ranks of the only node, in any order."""
+    several ranks of the only node, or scale-up domain, in any order."""
     tier: PlacementTier
     """Where its rows are at home, and whether a cache in HBM serves them."""
     dtype: Dtype

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from cost_models.shards import EXTENTS, SHARDING_ROWS, Ints, sites_with_parts
+from cost_models.shards import EXTENTS, ROWS_OF_NODE, SHARDING_ROWS, Ints, sites_with_parts
 from planner.document.plan import Plan
 from planner.document.replicas import expect_one_world
 from planner.exporters.compressor_notes import compressor_notes
@@ -23,8 +23,9 @@ def hugectr_sharding(plan: Plan, *, names: Names = "name", source: str = "plan")
     """The arguments of `EmbeddingCollectionConfig.shard`: the tables of each GPU, and how each is held.
 
     Tables are called by their names or, as HugeCTR's samples do, by their numbers in the workload. A replicated table
-    stands on every GPU. What the plan was made with is said beside them, for `planner import`. Raises InputError with
-    every table that HugeCTR cannot execute, and why.
+    stands on every GPU. What the plan was made with is said beside them, for `planner import`; where several nodes are
+    one scale-up domain also whose ranks sum by node (`sums_by_node`), as the matrix does not say. Raises InputError
+    with every table that HugeCTR cannot execute, and why.
     """
     placed = Placed.of(plan, source)
     expect_one_world(plan.replicas, source, "HugeCTR trains one world; plan without --replicas")
@@ -38,7 +39,9 @@ def hugectr_sharding(plan: Plan, *, names: Names = "name", source: str = "plan")
         for rank in np.unique(table.shards.rank).tolist():
             matrix[rank].append(name)
     origin = plan.provenance
-    order = _orders_of_parts(plan, placed.model.node_of_rank)
+    order: dict[str, Any] = _orders_of_parts(plan, placed.model.node_of_rank)
+    if placed.model.topology.is_one_domain and placed.model.topology.node_count > 1:
+        order["sums_by_node"] = [table.name for table in plan.tables if table.sharding in ROWS_OF_NODE]
     return {
         "kind": "hugectr_sharding",
         "planned_with": {

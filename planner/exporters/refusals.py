@@ -103,6 +103,7 @@ def _reasons(placed: Placed, table: TablePlan, number: int, runtime: Runtime) ->
         yield f"it is {table.sharding}, and DMPCollection has no nodes for submodule_configs; {remedy}"
     nodes = model.host_of_rank if runtime == "torchrec" else model.node_of_rank
     shape = model.workload.stored_shape(profile)
-    copies, apart = int(model.copies[number]), model.copies_apart
-    if fault := coverage_fault(table, shape, nodes, model.node_colocated_shardings, copies, apart=apart):
+    copies, apart, one_domain = int(model.copies[number]), model.copies_apart, model.topology.is_one_domain
+    colocated = model.node_colocated_shardings
+    if fault := coverage_fault(table, shape, nodes, colocated, copies, apart=apart, one_domain=one_domain):
         yield f"{fault}; with anything else it crashes or computes wrong numbers"

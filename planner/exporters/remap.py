@@ -129,7 +129,8 @@ def _expect_counts(placed: Placed, counts: CountSource, split: list[int]) -> Non
     for number in split:
         table, profile = placed.plan.tables[number], model.workload.tables[number]
         rows, columns = model.workload.stored_shape(profile)
-        fault = coverage_fault(table, (rows, columns), model.node_of_rank, model.node_colocated_shardings)
+        nodes, one_domain = model.node_of_rank, model.topology.is_one_domain
+        fault = coverage_fault(table, (rows, columns), nodes, model.node_colocated_shardings, one_domain=one_domain)
         if fault := fault or numbering_fault(table, rows):
             faults.append(Fault(placed.source, 0, 0, f"tables.{number}", f"{table.name}: {fault}; make the plan anew"))
         if (compressor := model.workload.compressor_of(profile)).has_two_parts:

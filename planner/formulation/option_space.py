@@ -2,7 +2,7 @@
 
 A table is held whole, cut by columns, by rows, by both, or replicated. Rows are cut into blocks of ceil(rows / ranks),
 in the order of the ranks; over several nodes first into ceil(rows / nodes), each part on any other node; over several
-ranks of the only node into ceil(rows / ranks), each on any other rank. Columns of
+ranks of the only node, or scale-up domain, into ceil(rows / ranks), each on any other rank. Columns of
 single ranks are cut into blocks of any widths; blocks that are cut by rows, too, or colocated on the ranks of one node,
 into widths that are as equal as their multiple allows. Where there are too many such cuts to search, the space is
 narrower, and `Cuts` says so.
@@ -198,7 +198,7 @@ class Space:
         row = SHARDING_ROWS[SHARDINGS[sharding]]
         if row.cuts_into_sites:
             sizes = self.sites_of(sharding).sizes
-            has_sites = sizes.min() == sizes.max() and not (row.is_within_node and len(self.ranks_of_node) > 1)
+            has_sites = sizes.min() == sizes.max() and (self.model.topology.is_one_domain or not row.is_within_domain)
             return _parts_of_rows(len(sizes)) if has_sites else []
         if sharding == COLUMN_WISE and self.columns_are_splittable:
             return list(FEW_SPLITS) if self.has_copies.any() else []

@@ -301,8 +301,8 @@ def policy_document(source: Policy | str | Path | None) -> Document:
 def offered(policy: Policy, topology: Topology, cost_model: str) -> Policy:
     """The policy with the shardings that none but its runtime has, where it leaves open which there are.
 
-    Rows over several nodes need three nodes with as many ranks each, rows over several ranks a single node with three,
-    and both the cost model of steps.
+    Rows over several nodes need three nodes with as many ranks each, rows over several ranks a single node, or scale-up
+    domain, with three, and both the cost model of steps.
     """
     is_open = policy.runtime != "any" and "shardings" not in policy.model_fields_set
     if not is_open or cost_model != "physical":
@@ -315,18 +315,17 @@ def offered(policy: Policy, topology: Topology, cost_model: str) -> Policy:
 NEEDED_SITES: dict[Sharding, str] = {
     "multi_node_row_wise": "multi_node_row_wise needs three nodes or more with as many ranks each; on a single node,"
     " multi_rank_row_wise",
-    "multi_rank_row_wise": "multi_rank_row_wise needs a single node of three ranks or more; over several nodes,"
-    " multi_node_row_wise",
+    "multi_rank_row_wise": "multi_rank_row_wise needs a single node, or scale-up domain, of three ranks or more; beyond"
+    " it, multi_node_row_wise",
 }
 """What `has_sites` asks of a cluster, and what takes its place on another."""
 
 
 def has_sites(sharding: Sharding, topology: Topology) -> bool:
     """Whether the rows of a table can be on some, but not all, of the sites of a sharding that cuts them into parts."""
-    ranks = {group.accelerators.count for group in topology.nodes}
-    if SHARDING_ROWS[sharding].is_within_node:
-        return topology.node_count == 1 and min(ranks) > 2
-    return topology.node_count > 2 and len(ranks) == 1
+    if SHARDING_ROWS[sharding].is_within_domain:
+        return topology.is_one_domain and topology.world_size > 2
+    return topology.node_count > 2 and len({group.accelerators.count for group in topology.nodes}) == 1
 
 
 def narrow(document: Document, key: str, value: Any, words: str, match: str | None = None) -> None:

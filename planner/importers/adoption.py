@@ -244,10 +244,11 @@ def _as_costed(table: TablePlan, model: CostModel) -> TablePlan:
 
 def _expect_covered(tables: Sequence[TablePlan], model: CostModel, source: str) -> None:
     shapes = [model.workload.stored_shape(profile) for profile in model.workload.tables]
+    nodes, colocated, one_domain = model.node_of_rank, model.node_colocated_shardings, model.topology.is_one_domain
     faults = [
         Fault(source, 0, 0, table.name, reason)
         for table, shape in zip(tables, shapes, strict=True)
-        if (reason := coverage_fault(table, shape, model.node_of_rank, model.node_colocated_shardings))
+        if (reason := coverage_fault(table, shape, nodes, colocated, one_domain=one_domain))
     ]
     if faults:
         raise InputError(faults)

@@ -56,7 +56,7 @@ def differences(document: Mapping[str, Any], inputs: AdoptionInputs, tables: Seq
             f"{spread[0]!r} ({len(spread)} in all) has its rows cut over some GPUs, which the rating writes as"
             " column_wise in equal blocks: the same rating and bytes, not the same shards; --cost-model physical keeps"
             " rows over the GPUs of one node (table_row_wise) or of several (multi_node_row_wise), and on a"
-            " single node over some of its GPUs (multi_rank_row_wise)"
+            " single node, or scale-up domain, over some of its GPUs (multi_rank_row_wise)"
         )
 
 
@@ -157,7 +157,8 @@ def _held(
         part = columns // count
         return AdoptedTable("column_wise", "hbm", None, on, zero, whole, np.arange(count) * part, np.full(count, part))
     nodes, first, held = np.unique(model.node_of_rank[on], return_index=True, return_counts=True)
-    if np.array_equal(on, np.flatnonzero(np.isin(model.node_of_rank, nodes))) and len(set(held.tolist())) == 1:
+    are_nodes = np.array_equal(on, np.flatnonzero(np.isin(model.node_of_rank, nodes))) and len(set(held.tolist())) == 1
+    if are_nodes and _sums_by_node(profile.name, inputs, document):
         if len(nodes) == 1:
             return AdoptedTable("table_row_wise", "hbm", None, on, start, rows_of_rank, zero, width)
         order = _order_of_parts(profile.name, nodes, "nodes", document)
@@ -166,15 +167,28 @@ def _held(
         rows_of_rank = np.concatenate([block_rows(part, held[0], np.arange(held[0])) for part in parts])
         start = np.cumsum(rows_of_rank) - rows_of_rank
         return AdoptedTable("multi_node_row_wise", "hbm", None, on, start, rows_of_rank, zero, width)
-    if not model.node_of_rank.any() and inputs.cost_model == "physical":
+    if inputs.topology.is_one_domain and inputs.cost_model == "physical":
         if not rows_of_rank.all():
             raise ValueError(f"its {rows} rows are cut over {count} GPUs, which leaves one of them without any")
         on = on[_order_of_parts(profile.name, on, "ranks", document)]
         return AdoptedTable("multi_rank_row_wise", "hbm", None, on, start, rows_of_rank, zero, width)
     raise ValueError(
         f"its rows are cut over {count} of {len(model.node_of_rank)} GPUs, which are neither nodes nor all of them;"
-        " only --cost-model hugectr costs that, and on a single node physical"
+        " only --cost-model hugectr costs that, and on a single node, or scale-up domain, physical"
     )
+
+
+def _sums_by_node(table: str, inputs: AdoptionInputs, document: Mapping[str, Any]) -> bool:
+    """Whether the ranks of a node sum what they hold of a table before they send it, where a table's ranks are nodes.
+
+    In one scale-up domain HugeCTR deals tables to GPUs, each of which sends its own sums; a file of ours says whether
+    it is otherwise.
+    """
+    if not inputs.topology.is_one_domain or inputs.topology.node_count == 1 or inputs.cost_model != "physical":
+        return True
+    origin = document.get("planned_with")
+    summed = origin.get("sums_by_node") if isinstance(origin, dict) else []
+    return not isinstance(summed, list) or table in summed
 
 
 def _order_of_parts(table: str, sites: Ints, called: str, document: Mapping[str, Any]) -> list[int]:

@@ -25,11 +25,13 @@ def coverage_fault(
     copies: int = 1,
     *,
     apart: bool = False,
+    one_domain: bool,
 ) -> str | None:
     """What is wrong with how a table's shards cover it; None when every element is held as the sharding says.
 
     `shape` are its stored rows and its columns; `node_of_rank` is [W]; `colocated` are shardings of which the blocks
-    are on different ranks of one node; so many ranks have `copies` of each shard, neighbours or whole nodes `apart`.
+    are on different ranks of one node; so many ranks have `copies` of each shard, neighbours or whole nodes `apart`;
+    `one_domain`: whether all ranks are on one node, or in one scale-up domain.
     """
     shards, world, (rows, columns) = table.shards, len(node_of_rank), shape
     sharding = SHARDINGS.index(table.sharding)
@@ -47,8 +49,8 @@ def coverage_fault(
         return f"{table.sharding} needs different ranks of one node"
     site_of_rank = copied_extent(EXTENT_OF_SHARDING[sharding], copies, apart=apart).site_of_rank(node_of_rank)
     if SHARDING_ROWS[table.sharding].cuts_into_sites:
-        if SHARDING_ROWS[table.sharding].is_within_node and node_of_rank.any():
-            return f"{table.sharding} needs a cluster of one node"
+        if SHARDING_ROWS[table.sharding].is_within_domain and not one_domain:
+            return f"{table.sharding} needs a cluster of one node, or of one scale-up domain"
         return _parts_fault(table, rows, site_of_rank)
     for _, _, index in blocks:
         ranks = np.flatnonzero(site_of_rank == site_of_rank[shards.rank[index[0]]])

@@ -36,7 +36,8 @@ def table_faults(plan: Plan, model: CostModel) -> Iterator[str]:
     for table, profile, copies in zip(plan.tables, workload.tables, model.copies.tolist(), strict=True):
         shape = workload.stored_shape(profile)
         nodes, colocated, apart = model.node_of_rank, model.node_colocated_shardings, model.copies_apart
-        problem = coverage_fault(table, shape, nodes, colocated, copies, apart=apart)
+        one_domain = model.topology.is_one_domain
+        problem = coverage_fault(table, shape, nodes, colocated, copies, apart=apart, one_domain=one_domain)
         if problem:
             yield f"table {table.name}: {problem}"
         if (table.tier in PARTLY_IN_HBM) != (table.cache_fraction is not None):

@@ -128,12 +128,15 @@ class Cluster:
         return self._joined(families, parts, complete, seed)
 
     def _ways(self, rules: TableRules) -> list[tuple[str, int]]:
-        """Shardings of a table, and over how many nodes, or ranks of the only one, they cut its rows, where that is
-        open."""
+        """Shardings of a table, and over how many nodes, or ranks of the only node or domain, they cut its rows,
+        where that is open."""
         equal = len({len(ranks) for ranks in self.nodes}) == 1 and self.model.name == "physical"
         ways = {sharding: [1] for sharding in rules.shardings}
         ways[SEVERAL_NODES] = _numbers_of_parts(len(self.nodes)) if equal else []
-        ways[SEVERAL_RANKS] = _numbers_of_parts(self.world) if equal and len(self.nodes) == 1 else []
+        group = self.model.topology.nodes[0]
+        domain = group.links.scale_up.domain if group.links.scale_up else None
+        is_near = len(self.nodes) == 1 or (len(self.model.topology.nodes) == 1 and (domain or 0) >= self.world)
+        ways[SEVERAL_RANKS] = _numbers_of_parts(self.world) if self.model.name == "physical" and is_near else []
         return [(sharding, n) for sharding in rules.shardings for n in ways[sharding]]
 
     def _is_free(self, sharding: str) -> bool:

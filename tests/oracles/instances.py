@@ -54,6 +54,7 @@ def node_group(
     ranks_per_switch: int = 1,
     cards: int | None = None,
     has_scale_up: bool = True,
+    domain: int | None = None,
     nic_bytes_per_s: float = 25e9,
     cards_over_pcie: bool = True,
 ) -> dict[str, object]:
@@ -76,7 +77,7 @@ def node_group(
         "scale_out": {"kind": "roce", "count": cards or ranks, "bandwidth": f"{nic_bytes_per_s:.0f}B/s"},
     }
     if has_scale_up:
-        links["scale_up"] = {"kind": "nvlink3", "bandwidth": "300GB/s"}
+        links["scale_up"] = {"kind": "nvlink3", "bandwidth": "300GB/s", **({"domain": domain} if domain else {})}
     remote = {}
     if remote_bytes is not None:
         card = {"kind": "ethernet", "network_bandwidth": "12.5GB/s"}

@@ -29,11 +29,16 @@ NEAR = 0.03
 """Relative difference of two ways to count the same step, where nothing overlaps."""
 
 
-def question(seed: int, *, one_node: bool = False) -> tuple[Topology, Workload]:
-    """Three or four nodes of one or two ranks, of one kind or two, or one node of three to five, with short or ample
-    HBM; two or three tables whose rows do not divide evenly."""
+def question(seed: int, among: str = "nodes") -> tuple[Topology, Workload]:
+    """Three or four nodes of one or two ranks, of one kind or two, or one node of three to five, or two to four nodes
+    that are one scale-up domain, with short or ample HBM; two or three tables whose rows do not divide evenly."""
     random = np.random.default_rng([seed, 58])
-    nodes, ranks = (1, 3 + seed % 3) if one_node else [(3, 1), (3, 2), (4, 1), (4, 2)][seed % 4]
+    shapes = {
+        "nodes": [(3, 1), (3, 2), (4, 1), (4, 2)],
+        "a node": [(1, 3), (1, 4), (1, 5)],
+        "a domain": [(2, 2), (3, 1), (4, 1), (2, 3)],
+    }[among]
+    nodes, ranks = shapes[seed % len(shapes)]
     tables = [
         {
             "rows": int(10 ** random.uniform(1, 5)),
@@ -44,6 +49,8 @@ def question(seed: int, *, one_node: bool = False) -> tuple[Topology, Workload]:
     ]
     stored = sum(4.2 * int(table["rows"]) * int(table["dim"]) for table in tables) / (nodes * ranks)
     shared = {"ranks": ranks, "hbm_bytes": float(random.choice([60.0, 6.0, 2.5])) * stored + 4e8}
+    if among == "a domain":
+        return topology(node_group("a", nodes=nodes, domain=nodes * ranks, **shared)), workload(tables)
     split = int(random.integers(1, nodes)) if random.random() < 0.4 and nodes > 1 else nodes
     groups = [node_group("a", nodes=split, **shared)]
     if split < nodes:
@@ -75,19 +82,26 @@ def _fastest_s(model: CostModel, policy: Policy) -> tuple[float, set[str]] | Non
     return best
 
 
-def plans(policy: Policy, *, one_node: bool) -> Iterator[tuple[int, tuple[float, set[str]] | None, Plan]]:
+def plans(policy: Policy, among: str) -> Iterator[tuple[int, tuple[float, set[str]] | None, Plan]]:
     for seed in range(INSTANCES):
-        cluster, tables = question(seed, one_node=one_node)
+        cluster, tables = question(seed, among)
         best = fastest_s(planning_model("physical", cluster, tables, policy), policy)
         yield seed, best, plan(cluster, tables, policy=policy, gap=0.0, effort=1, simulate=False)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("policy", "in_parts"), [(POLICY, "multi_node_row_wise"), (OF_RANKS, "multi_rank_row_wise")])
-def test_bound_and_plan_beside_every_document_that_there_could_be(policy: Policy, in_parts: str) -> None:
+@pytest.mark.parametrize(
+    ("policy", "among", "in_parts"),
+    [
+        (POLICY, "nodes", "multi_node_row_wise"),
+        (OF_RANKS, "a node", "multi_rank_row_wise"),
+        (OF_RANKS, "a domain", "multi_rank_row_wise"),
+    ],
+)
+def test_bound_and_plan_beside_every_document_that_there_could_be(policy: Policy, among: str, in_parts: str) -> None:
     """Bound <= optimum <= plan; the optimum is nearly always found and proven; every plan verifies."""
     used = found = proven = feasible = 0
-    for seed, best, made in plans(policy, one_node=policy is OF_RANKS):
+    for seed, best, made in plans(policy, among):
         assert verify(made) == [], seed
         if best is None:
             assert made.objective is None, seed
@@ -118,13 +132,15 @@ def test_the_estimate_is_near_the_simulator(seed: int) -> None:
     assert model.evaluate(placed).step_s == pytest.approx(simulated.step_s, rel=NEAR)
 
 
+@pytest.mark.parametrize("nodes", [1, 2])
 @pytest.mark.parametrize("seed", range(4))
-def test_so_it_is_of_rows_over_some_ranks_of_a_node(seed: int) -> None:
+def test_so_it_is_of_rows_over_some_ranks_of_a_node_or_domain(seed: int, nodes: int) -> None:
     """Every holder sends its sums to the samples, where they meet."""
     random = np.random.default_rng(seed)
     tables = [{"rows": int(random.integers(1e4, 2e6)), "dim": 64, "pooling_factor": 20.0, "pooling_std": 3.0}] * 2
-    node = topology(node_group("a", ranks=int(random.integers(3, 9))))
-    model = planning_model("physical", node, workload(tables), OF_RANKS)
+    ranks = int(random.integers(3, 9))
+    cluster = topology(node_group("a", nodes=nodes, ranks=ranks, domain=nodes * ranks))
+    model = planning_model("physical", cluster, workload(tables), OF_RANKS)
     placed = random_shards(model, random, (MULTI_RANK_ROW_WISE,))
     assert placed.blocks.holders is not None
     simulated = simulate(model.topology, model.workload, placed, steps=1)

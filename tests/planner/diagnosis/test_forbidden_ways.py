@@ -74,7 +74,7 @@ def test_a_way_names_every_rule_of_policy_runtime_and_cluster() -> None:
             {"ranks": 4},
             "multi_rank_row_wise",
             "cluster",
-            "its rows would be on two ranks or more of a single node of three or more",
+            "its rows would be on two ranks or more of a single node, or scale-up domain, of three or more",
         ),
         (
             {"shardings": ["table_wise", "multi_node_row_wise"]},

@@ -1,5 +1,5 @@
-"""Rows of a table over some ranks of a single node: when they are options, as documents say them, on their way out and
-in."""
+"""Rows of a table over some ranks of a node, or scale-up domain: when they are options, as documents say them, on their
+way out and in."""
 
 import functools
 import json
@@ -28,9 +28,9 @@ TABLES = [{"rows": ROWS, "dim": 64, "pooling_factor": 40}, {"rows": 5003, "dim":
 OVER_RANKS = ("multi_rank_row_wise",)
 
 
-def node(ranks: int = 4, nodes: int = 1) -> Topology:
-    """A node of so many ranks."""
-    return topology(node_group("a", nodes=nodes, ranks=ranks))
+def node(ranks: int = 4, nodes: int = 1, domain: int | None = None) -> Topology:
+    """A node of so many ranks, or several of them, each a scale-up domain unless that is larger."""
+    return topology(node_group("a", nodes=nodes, ranks=ranks, domain=domain))
 
 
 @functools.cache
@@ -51,21 +51,24 @@ def over(ranks: tuple[int, ...], world: int) -> Document:
 
 
 @pytest.mark.parametrize(
-    ("ranks", "nodes", "runtime", "cost_model", "expected"),
+    ("cluster", "runtime", "cost_model", "expected"),
     [
-        (4, 1, "hugectr", "physical", True),
-        (3, 1, "hugectr", "physical", True),
-        (2, 1, "hugectr", "physical", False),
-        (4, 2, "hugectr", "physical", False),
-        (4, 3, "hugectr", "physical", False),
-        (4, 1, "hugectr", "hugectr", False),
-        (4, 1, "torchrec", "physical", False),
-        (4, 1, "any", "physical", False),
+        (node(4), "hugectr", "physical", True),
+        (node(3), "hugectr", "physical", True),
+        (node(2), "hugectr", "physical", False),
+        (node(4, nodes=2), "hugectr", "physical", False),
+        (node(4, nodes=3), "hugectr", "physical", False),
+        (node(4, nodes=3, domain=12), "hugectr", "physical", True),
+        (node(4, nodes=4, domain=8), "hugectr", "physical", False),
+        (node(1, nodes=2, domain=2), "hugectr", "physical", False),
+        (node(4), "hugectr", "hugectr", False),
+        (node(4), "torchrec", "physical", False),
+        (node(4), "any", "physical", False),
     ],
 )
-def test_when_they_are_offered(ranks: int, nodes: int, runtime: Any, cost_model: str, *, expected: bool) -> None:
-    """To HugeCTR alone, on a single node of three ranks or more, where steps are costed."""
-    policy = offered(Policy(runtime=runtime), node(ranks, nodes), cost_model)
+def test_when_they_are_offered(cluster: Topology, runtime: Any, cost_model: str, *, expected: bool) -> None:
+    """To HugeCTR alone, on a single node or scale-up domain of three ranks or more, where steps are costed."""
+    policy = offered(Policy(runtime=runtime), cluster, cost_model)
     assert ("multi_rank_row_wise" in policy.shardings) == expected
 
 
@@ -128,6 +131,37 @@ def test_a_number_of_ranks_that_is_not_tried_is_outside_the_bound() -> None:
     assert found.objective is not None
     assert found.objective.outside == ("t0",)
     assert verify(found) == []
+
+
+@pytest.mark.parametrize("ranks", [(1, 4), (0, 1), (2, 3), (0, 1, 4, 5)])
+def test_in_a_scale_up_domain_a_table_is_on_any_ranks(ranks: tuple[int, ...]) -> None:
+    """Also on those of whole nodes: HugeCTR's planner deals tables to GPUs there; and it comes out as it came in."""
+    asked = inputs(node(2, nodes=4, domain=8))
+    listed = over(ranks, 8)
+    found = adopted(hugectr_tables(listed, asked, "x"), asked, "hugectr", "x")
+    assert found.tables[0].sharding == "multi_rank_row_wise"
+    assert found.objective is not None
+    assert not found.objective.outside
+    assert verify(found) == []
+    sharding: dict[str, Any] = json.loads(json.dumps(hugectr_sharding(found)))
+    assert [sorted(own) for own in sharding["shard_matrix"]] == [sorted(own) for own in listed["shard_matrix"]]
+    assert sharding["planned_with"]["sums_by_node"] == []
+    assert hugectr_tables(sharding, asked, "x")[0].sharding == "multi_rank_row_wise"
+
+
+@pytest.mark.parametrize("sharding", ["table_row_wise", "multi_node_row_wise"])
+def test_a_file_of_ours_says_whose_ranks_sum_by_node(sharding: Any) -> None:
+    """Where several nodes are one domain the matrix cannot say it."""
+    cluster, policy = node(2, nodes=4, domain=8), Policy(runtime="hugectr", shardings=(sharding,))
+    found = plan(cluster, workload(TABLES), policy=policy, effort=0, simulate=False)
+    document: dict[str, Any] = json.loads(json.dumps(hugectr_sharding(found)))
+    assert document["planned_with"]["sums_by_node"] == ["t0", "t1"]
+    again = adopted(hugectr_tables(document, inputs(cluster), "x"), inputs(cluster), "hugectr", "x", simulate=False)
+    for before, after in zip(found.tables, again.tables, strict=True):
+        assert after.sharding == sharding
+        np.testing.assert_array_equal(before.shards.as_matrix()[:, :5], after.shards.as_matrix()[:, :5])
+    del document["planned_with"]["sums_by_node"]  # of a version that knew nothing else
+    assert hugectr_tables(document, inputs(cluster), "x")[0].sharding == sharding
 
 
 @pytest.mark.parametrize(("cluster", "cost_model"), [(node(4, nodes=2), "physical"), (node(8), "torchrec")])
@@ -196,5 +230,5 @@ def test_a_cluster_without_sites_is_named() -> None:
     made = plan(node(4, nodes=3), workload(TABLES), shardings=OVER_RANKS, effort=0, simulate=False)
     assert made.infeasibility is not None
     said = made.infeasibility.tables[0].reason
-    assert "needs a single node of three ranks or more; over several nodes, multi_node_row_wise" in said
+    assert "needs a single node, or scale-up domain, of three ranks or more; beyond it, multi_node_row_wise" in said
     assert verify(made) == []
