@@ -87,7 +87,8 @@ def judge(seed: int, *over: str) -> tuple[Plan, float]:
 )
 def test_layers_and_tables_are_chosen_as_by_brute_force(seed: int, cuts: set[str]) -> None:
     """Over every pair of ways of two layers and every placement of two tables: in one of the cases nothing fits but
-    cut layers, in one a cut layer is faster, in one sums end beside the update and nothing is cut. The bound over all of them holds, and the plan is verified."""
+    cut layers, in one a cut layer is faster, in one sums end beside the update and nothing is cut. The bound over all
+    of them holds, and the plan is verified."""
     chosen, best_s = judge(seed, "world")
     assert chosen.objective is not None
     assert chosen.dense is not None
