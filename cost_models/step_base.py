@@ -188,7 +188,7 @@ class StepBase:
         if schedule.stage_of_term.get("all_reduce") == "dense":
             begin_s = beside.sums_begin_s(taken_s)
             if has_cut:  # copies use the links before sums begin: the stage ends no earlier than these
-                self._end_no_earlier(np.maximum(begin_s, 0.0) + taken_s)
+                self._end_no_earlier(np.maximum(np.array(begin_s, dtype=float), 0.0) + taken_s)
             else:
                 self._delay(summing, begin_s)
                 if schedule.stage_of_term.get("stash") == "dense":
