@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 EXCHANGES = ("input_dist", "output_intra_host", "output_dist", "gradient_dist", "gradient_intra_host")
 SYNC = "replica_sync"
+FASTER = "faster"
 REASONS: dict[Rejected, str] = {
     "bound": "slower",
     "plan": "slower",
@@ -61,6 +62,9 @@ def render_choices(plan: Plan, replicas: PlannedReplicas, others: Sequence[Other
     console.print(_choices_table(plan, replicas, others))
     if any(other.rejected == "bound" for other in others):
         console.print("Slower without a step: by the bound, so that no plan was searched for.")
+    faster = [str(other.factor) for other in others if _verdict(plan, other) == FASTER]
+    if faster:
+        console.print(f"Faster: not among the choices of the policy; --replicas {faster[0]} plans so.")
 
 
 def _choices_table(plan: Plan, replicas: PlannedReplicas, others: Sequence[OtherReplicas]) -> TextGrid:
@@ -78,20 +82,30 @@ def _choices_table(plan: Plan, replicas: PlannedReplicas, others: Sequence[Other
         stages={stage.name: stage.seconds for stage in plan.stages},
         fullest_bytes=max(rank.bytes["hbm"] for rank in plan.ranks),
     )
-    listed = [(own, "taken"), *((other, REASONS[other.rejected]) for other in others)]
+    listed = [(own, "taken"), *((other, _verdict(plan, other)) for other in others)]
     for each, words in sorted(listed, key=lambda row: (row[0].factor, row[0].layout or "")):
         grid.add_row(*_cells(each, has_rules=bool(replicas.rules)), words)
     return grid
 
 
+def _verdict(plan: Plan, other: OtherReplicas) -> str:
+    """Why another choice is not the plan's; one that was planned beside it, as one world is, may take less."""
+    assert plan.objective is not None
+    takes_less = other.step_s is not None and other.step_s < plan.objective.step_s
+    return FASTER if takes_less else REASONS[other.rejected]
+
+
+def _name(choice: OtherReplicas, *, has_rules: bool) -> str:
+    return "1" if choice.layout is None else f"{choice.factor} {choice.layout}{' by rules' * has_rules}"
+
+
 def _cells(choice: OtherReplicas, *, has_rules: bool) -> list[str]:
-    name = "1" if choice.layout is None else f"{choice.factor} {choice.layout}{' by rules' * has_rules}"
     step_s, bound_s, stages = choice.step_s, choice.lower_bound_s, choice.stages
     gap = None if step_s is None or bound_s is None else step_s / bound_s - 1
     exchange = None if stages is None else sum(stages.get(stage, 0.0) for stage in EXCHANGES)
     sync = None if stages is None else stages.get(SYNC, 0.0)
     return [
-        name,
+        _name(choice, has_rules=has_rules),
         *(_known(seconds, format_seconds) for seconds in (step_s, bound_s)),
         _known(gap, "{:.2%}".format),
         *(_known(seconds, format_seconds) for seconds in (exchange, sync)),
