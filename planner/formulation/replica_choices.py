@@ -188,8 +188,10 @@ def the_choice(choices: ReplicaChoices | None, topology: Topology, workload: Wor
     """The only choice. Raises InputError where there are several."""
     found = candidates(choices, topology, workload)
     if len(found) > 1:
-        words = ", ".join("1 world" if each is None else each.words for each in found[:4])
+        words = ", ".join("1 world" if each is None else each.words for each in found[:4]) + "..." * (len(found) > 4)
+        one_factor = len({1 if each is None else each.factor for each in found}) == 1
+        missing = "layout" if one_factor else "one factor and layout"
         raise InputError.at(
-            "replicas", f"is a choice of {len(found)} ({words}...), and here one is needed; write factor"
+            "replicas", f"is a choice of {len(found)} ({words}), and here one is needed; write {missing}"
         )
     return found[0]
