@@ -194,7 +194,7 @@ class StepBase:
                 if schedule.stage_of_term.get("stash") == "dense":
                     self._delay_by_stash(summing)
                 # Sums may begin before the part: the stage begins with them, so that no load is below zero.
-                self._hide(np.maximum(-least(begin_s), 0.0), lambda resource: False)
+                self._hide(np.maximum(-least(begin_s), 0.0), lambda _: False)
         if schedule.ids_overlap or schedule.is_prefetched:
             fetched = schedule.fetched_over
             self._hide(beside.hidden_s(), lambda resource: resource.with_ids or resource in fetched)
