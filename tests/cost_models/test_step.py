@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cost_models import step_costs
+from cost_models import summed_loads
 from cost_models.evaluation import critical_rank
 from cost_models.shards import (
     DDR_CACHED,
@@ -15,7 +15,7 @@ from cost_models.shards import (
 )
 from cost_models.simulator.simulation import simulate
 from cost_models.step import StepModel
-from cost_models.step_costs import BLOCKS_AT_ONCE
+from cost_models.summed_loads import SUMMED_AT_ONCE
 from tests.oracles.instances import node_group, tiny_instance, topology, workload
 from topologies.fabric import Fabric
 
@@ -310,12 +310,12 @@ def test_a_block_costs_the_same_among_many(seed: int, monkeypatch: pytest.Monkey
     whether loads lie row by row, or column by column as those of very many blocks do."""
     instance = tiny_instance(seed)
     model, blocks = instance.model, instance.options.blocks
-    copies = BLOCKS_AT_ONCE // len(blocks) + 2
+    copies = SUMMED_AT_ONCE // len(blocks) + 2
     for kind in range(model.kind_count):
         alone = model.block_costs(blocks, kind)
         among = model.block_costs(blocks.take(np.tile(np.arange(len(blocks)), copies)), kind)
         with monkeypatch.context() as patch:
-            patch.setattr(step_costs, "BY_COLUMNS", 0)
+            patch.setattr(summed_loads, "BY_COLUMNS", 0)
             by_columns = model.block_costs(blocks, kind)
         assert by_columns.fixed.flags.f_contiguous
         for name, values in vars(alone).items():

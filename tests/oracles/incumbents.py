@@ -6,6 +6,7 @@ from planner.formulation.allowed_choices import planning_model
 from planner.formulation.options import build_problem, enumerate_options
 from planner.formulation.policy import Policy
 from planner.problem.arrays import Problem
+from planner.problem.goals import HbmMemories
 from planner.problem.placement import Placement
 from planner.problem.relocation import IncumbentPlacement, Rectangles
 from tests.oracles.instances import node_group, topology, workload
@@ -52,4 +53,5 @@ def incumbent(problem: Problem, rank_of_table: np.ndarray, lost: np.ndarray | No
         block_state_memory=np.zeros(problem.tables, dtype=np.int64),
         memories=np.arange(len(problem.pool_capacity)),
         block_bytes=table_bytes(problem),
+        hbm=HbmMemories(),
     )

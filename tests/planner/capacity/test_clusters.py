@@ -37,7 +37,7 @@ CASES = (
 )
 
 
-QUICK: dict[str, Any] = {"effort": 0, "gap": 0.05}
+QUICK: dict[str, Any] = {"effort": 0, "gap": 0.001}
 
 
 def rates(case: Case) -> dict[int, float]:
@@ -63,7 +63,7 @@ def target(all_rates: list[dict[int, float]]) -> float:
     first = all_rates[0]
     between = [pair for pair in itertools.pairwise(known) if first[1] < pair[0] and pair[1] <= max(first.values())]
     low, high = max(between, key=lambda pair: pair[1] / pair[0])
-    assert high > 1.05 * low
+    assert high > 1.03 * low
     return (low + high) / 2
 
 

@@ -12,6 +12,7 @@ from planner.formulation.allowed_choices import planning_model
 from planner.formulation.options import build_problem, enumerate_options
 from planner.formulation.policy import Policy
 from planner.problem.arrays import Problem
+from planner.problem.goals import HbmMemories
 from planner.problem.placement import Placement
 from planner.problem.relocation import (
     EXACT_BLOCKS,
@@ -145,6 +146,7 @@ def _held_in_parts(problem: Problem, ranks: tuple[int, ...], size: int) -> Incum
         block_state_memory=of_blocks,
         memories=np.arange(len(problem.pool_capacity)),
         block_bytes=np.full(blocks, problem.table_rows[0] * 64 * 4.0),
+        hbm=HbmMemories(),
     )
 
 

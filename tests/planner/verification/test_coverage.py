@@ -20,7 +20,7 @@ def fault(sharding: Sharding, *shards: tuple[int, int, int, int, int]) -> str | 
     table = TablePlan(
         name="t", sharding=sharding, tier="hbm", dtype="fp32", cache_fraction=None, shards=Shards.from_matrix(matrix)
     )
-    return coverage_fault(table, (PROFILE.rows, PROFILE.dim), NODE_OF_RANK, (TABLE_COLUMN_WISE,))
+    return coverage_fault(table, (PROFILE.rows, PROFILE.dim), NODE_OF_RANK, (TABLE_COLUMN_WISE,), one_domain=False)
 
 
 SOUND: list[tuple[Sharding, list[tuple[int, int, int, int, int]]]] = [
@@ -71,15 +71,18 @@ def test_what_does_not_cover_a_table_is_said(
     assert words in found
 
 
-def parts_fault(sharding: Sharding, node_of_rank: list[int], *shards: tuple[int, int]) -> str | None:
+def parts_fault(
+    sharding: Sharding, node_of_rank: list[int], *shards: tuple[int, int], one_domain: bool = False
+) -> str | None:
     """Of a table of ten rows and eight columns, cut into rows alone: shards (rank, rows), one after the other."""
+    one_domain |= len(set(node_of_rank)) == 1
     rows = np.array([rows for _, rows in shards])
     matrix = np.zeros((len(shards), 8), dtype=np.int64)
     matrix[:, 0], matrix[:, 1], matrix[:, 2], matrix[:, 4] = [r for r, _ in shards], np.cumsum(rows) - rows, rows, 8
     table = TablePlan(
         name="t", sharding=sharding, tier="hbm", dtype="fp32", cache_fraction=None, shards=Shards.from_matrix(matrix)
     )
-    return coverage_fault(table, (10, 8), np.array(node_of_rank), (TABLE_COLUMN_WISE,))
+    return coverage_fault(table, (10, 8), np.array(node_of_rank), (TABLE_COLUMN_WISE,), one_domain=one_domain)
 
 
 ONE_NODE, THREE_NODES = [0, 0, 0, 0], [0, 0, 1, 1, 2, 2]
