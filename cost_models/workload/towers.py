@@ -24,7 +24,11 @@ Groups = Annotated[
 ]
 
 
-Affinity = tuple[Annotated[str, Field(min_length=1)], Annotated[str, Field(min_length=1)], float]
+Affinity = tuple[
+    Annotated[str, Field(min_length=1)],
+    Annotated[str, Field(min_length=1)],
+    Annotated[float, Field(ge=-1e100, le=1e100)],
+]
 
 
 class Towers(Record):

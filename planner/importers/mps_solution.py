@@ -21,6 +21,10 @@ from topologies.sources import note
 WHOLE = 1e-4
 """Distance from a whole number within which a count is that number: solvers keep integers to 1e-5 or so."""
 DUAL_VALUES = "# Dual"
+MOST_CELLS = 1 << 40
+"""Rows, or columns, of a block; no table has as many."""
+MOST_BLOCKS = 1 << 20
+"""Blocks of a table; no table has as many columns."""
 Counted = tuple[NamedCount, int]
 
 
@@ -95,6 +99,10 @@ def _held(
         reason = f"is held in {len(options)} options ({', '.join(sorted(options)) or 'no count is above 0'}), not one"
     elif TIERS[counts[0][0].tier].how == "split":
         reason = f"is in {counts[0][0].tier}, whose numbering of rows a solution does not have"
+    elif any(max(count.rows, count.columns) > MOST_CELLS for count, _ in counts):
+        reason = f"has a block of more than {MOST_CELLS:,} rows or columns"
+    elif sum(times for _, times in counts) > MOST_BLOCKS:
+        reason = f"has more than {MOST_BLOCKS:,} blocks"
     elif outside := [count.site for count, _ in counts if count.site >= sites[_extent(count)].count]:
         reason = f"is at site {outside[0]}, which the cluster does not have"
     elif any((count.site == NOWHERE) != (sites[_extent(count)].reach == "world") for count, _ in counts):

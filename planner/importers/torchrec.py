@@ -88,7 +88,10 @@ def unpickled(path: str | Path) -> dict[str, Any]:
 
 def _serialised(sharding: Any, where: str) -> dict[str, Any]:
     """A ParameterSharding as plain data. Raises InputError for what is none."""
-    fields = {key: getattr(sharding, key) for key in ("sharding_type", "compute_kernel", "ranks")}
+    own = ("sharding_type", "compute_kernel", "ranks", "sharding_spec")
+    if absent := [key for key in own if not hasattr(sharding, key)]:
+        raise InputError.at(where, f"is no ParameterSharding: it has no {', '.join(absent)}")
+    fields = {key: getattr(sharding, key) for key in own[:-1]}
     if (spec := sharding.sharding_spec) is not None:
         fields["shards"] = [
             {

@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import groupby
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
 from cost_models.torchrec.topology import TorchRecTopology
-from topologies.cluster import NodeGroup, Topology
+from topologies.cluster import MOST_RANKS, NodeGroup, Topology
 from topologies.documents import Document, Record, validate
 from topologies.errors import Fault, InputError
 from topologies.sentences import counted
@@ -19,29 +19,31 @@ LIKE_OF_CPUS = "cpu"
 """The same for ranks that are processes on CPUs."""
 RESERVED = 0.15
 """HBM that TorchRec's planner keeps free where it is told nothing (HeuristicalStorageReservation)."""
+Bytes = Annotated[NonNegativeInt, Field(lt=1 << 63)]
+Ranks = Annotated[PositiveInt, Field(le=MOST_RANKS)]
 
 
 class Capacities(Record):
     """Fields of `torchrec.distributed.planner.types.CustomTopologyData`: bytes of each rank; they come before `hbm_cap`
     and the like."""
 
-    hbm_cap: tuple[NonNegativeInt, ...] | None = None
-    ddr_cap: tuple[NonNegativeInt, ...] | None = None
-    ssd_cap: tuple[NonNegativeInt, ...] | None = None
+    hbm_cap: tuple[Bytes, ...] | None = None
+    ddr_cap: tuple[Bytes, ...] | None = None
+    ssd_cap: tuple[Bytes, ...] | None = None
 
 
 class Arguments(Record):
     """Arguments of `torchrec.distributed.planner.Topology`, 1.8.0; bytes, and bytes per millisecond."""
 
-    world_size: PositiveInt
-    local_world_size: PositiveInt | None = None
+    world_size: Ranks
+    local_world_size: Ranks | None = None
     compute_device: Literal["cuda", "mtia", "cpu"] = "cuda"
     """On `cpu` a rank's DDR is its memory, and there is no other."""
-    hbm_cap: PositiveInt | None = None
-    ddr_cap: PositiveInt | None = None
+    hbm_cap: Annotated[Bytes, Field(gt=0)] | None = None
+    ddr_cap: Annotated[Bytes, Field(gt=0)] | None = None
     """Bytes of one rank, not of its host."""
-    ssd_cap: PositiveInt | None = None
-    pod_size: PositiveInt | None = None
+    ssd_cap: Annotated[Bytes, Field(gt=0)] | None = None
+    pod_size: Ranks | None = None
     """Hosts in one scale-up domain."""
     custom_topology_data: Capacities | None = None
     hbm_mem_bw: PositiveFloat | None = None

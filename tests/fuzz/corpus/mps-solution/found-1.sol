@@ -1,0 +1,4 @@
+Model status
+Optimal
+count:t0:hbm/fp32/with_table/1xtable_wise.8.100:table_wise.8.9999999999999999999999999999999999999999999999999999999999999999999999999:1 2
+# Dual solution values
