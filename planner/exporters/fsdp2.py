@@ -69,9 +69,13 @@ def export(request: ExportRequest) -> Exported:
     document = dense_strategy(layers, workload.dense, sum(ranks), request.source)
     again = [block.name for block in kept_blocks(workload) if block.is_checkpointed]
     notes = (*strategy_notes(layers), *_unit_notes(workload, layers), *_notes_of_cuts(document))
-    if again:
-        document["checkpointed"] = again
+    modules = {layer.block for layer in workload.layers if layer.kind not in WITHOUT and layer.parameters}
+    if held := [block for block in again if block in modules]:
+        document["checkpointed"] = held
         notes += ("The step assumes torch.utils.checkpoint around each block of `checkpointed`, before it is sharded",)
+    if loose := [block for block in again if block not in modules]:
+        words = "functions without parameters, so without a module here; wrap what calls them"
+        notes += (f"The step assumes torch.utils.checkpoint around {', '.join(loose)}: {words}",)
     return Exported(document, len(request.plan.tables), notes)
 
 

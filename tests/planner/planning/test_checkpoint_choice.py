@@ -121,6 +121,21 @@ def test_exports_name_what_is_checkpointed_or_refuse() -> None:
         torchrec_constraints(found)
 
 
+def test_functions_without_a_module_are_named_apart() -> None:
+    """A sum of two layers has no module that a loader could wrap."""
+    layers = [
+        {"kind": "embeddings", "tables": "*"},
+        {"kind": "linear", "name": "a", "out": 64},
+        {"kind": "linear", "name": "b", "out": 64},
+        {"kind": "add", "name": "sum", "inputs": ["a", "b"]},
+        {"kind": "linear", "name": "head", "out": 1},
+    ]
+    model = workload([{"rows": 20_000, "dim": 64}], dense={"layers": layers, "checkpointing": "full"})
+    held = FORMATS["fsdp2"].export(ExportRequest(_planned(_cluster(4e9), model), "plan"))
+    assert held.document["checkpointed"] == ["a", "b", "head"]
+    assert any("around sum: functions without parameters" in note for note in held.notes)
+
+
 @pytest.mark.parametrize(
     ("stated", "policy", "flags"),
     [
