@@ -13,6 +13,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from cost_models.cubics import crossing, rising_slopes
 from cost_models.elementary import exp, expm1, log, log1p
 from cost_models.power_laws import (
     chance_read,
@@ -40,8 +41,6 @@ BISECTIONS = 40
 """Halvings of one e-fold of ids: what a window of ids reads is met to twelve digits."""
 AT_ONCE = 4
 """Halvings whose points are computed together: few windows are left to them, so that calls, not numbers, take time."""
-NEWTON_STEPS = 7
-"""Steps that find the place on a cubic first; one in a thousand is left for bisection, where the cubic is flat."""
 
 MOST_KEPT = 32
 """Answers that are kept of the last questions about misses."""
@@ -218,7 +217,7 @@ class AccessCurves:
         (values, slopes, _), wanted = self._unique_curves, log(distinct)
         left = np.clip((values[kind] <= wanted[:, None]).sum(axis=1) - 1, 0, len(LOG_LOOKUPS) - 2)
         start, step = values[kind, left], values[kind, left + 1] - values[kind, left]
-        t = _crossing(wanted - start, step, slopes[kind, left], slopes[kind, left + 1])
+        t = crossing(wanted - start, step, slopes[kind, left], slopes[kind, left + 1])
         low = left + np.floor(np.ldexp(t, BISECTIONS)).clip(0, 2.0**BISECTIONS - 1) * 0.5**BISECTIONS
         sides = (low, low + 0.5**BISECTIONS)
         is_below = [self._unique_between(kind, exp(side)) <= distinct for side in sides]
@@ -285,7 +284,7 @@ class AccessCurves:
         kinds[by_law] = law.reshape(-1)
         kinds[~by_law] = len(laws) + np.arange(np.count_nonzero(~by_law))
         values = log(np.concatenate([unique for unique, _ in parts]))
-        return values, _monotone(values, np.concatenate([slope for _, slope in parts])), kinds
+        return values, rising_slopes(values, np.concatenate([slope for _, slope in parts])), kinds
 
 
 def _halved(below: Flags) -> Ints:
@@ -295,22 +294,6 @@ def _halved(below: Flags) -> Ints:
         middle = part + (1 << halving)
         part = np.where(below[np.arange(len(part)), middle - 1], middle, part)
     return part
-
-
-def _crossing(rise: Floats, step: Floats, first: Floats, last: Floats) -> Floats:
-    """[n] where from 0 to 1 a rising cubic from 0 to `step`, of these slopes, has risen so far: by Newton's method,
-    within an interval that shrinks (Press et al., Numerical Recipes, section 9.4)."""
-    square, cube = 3 * step - 2 * first - last, first + last - 2 * step
-    low, high = np.zeros_like(rise), np.ones_like(rise)
-    t = np.clip(rise / np.maximum(step, 1e-300), 0.0, 1.0)
-    for _ in range(NEWTON_STEPS):
-        excess = t * (first + t * (square + t * cube)) - rise
-        low, high = np.where(excess <= 0, t, low), np.where(excess > 0, t, high)
-        slope = first + t * (2 * square + 3 * t * cube)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            then = t - excess / slope
-        t = np.where((then >= low) & (then <= high), then, (low + high) / 2)
-    return np.where(rise >= step, 1.0, t)
 
 
 def _share_with_place(first: Floats, second: Floats, third: Floats, places: Floats) -> Floats:
@@ -401,11 +384,3 @@ def _rows_of_ids(unique: Floats, rows: Floats) -> Floats:
 def _log_missed(rows: Floats) -> Floats:
     """Logarithm of the chance that an id is not in a given row of so many."""
     return np.asarray(log1p(-np.minimum(1 / rows, 1 - 1e-15)))
-
-
-def _monotone(values: Floats, slopes: Floats) -> Floats:
-    """Slopes [K, G] of rising `values`, cut back so that the cubic rises too (Fritsch & Carlson 1980)."""
-    steps = np.maximum(np.diff(values, axis=1), 0.0)
-    before = np.pad(steps, ((0, 0), (1, 0)), mode="edge")
-    after = np.pad(steps, ((0, 0), (0, 1)), mode="edge")
-    return clip(slopes, 0.0, 3 * np.minimum(before, after))
