@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 from pydantic import ValidationError
@@ -21,6 +20,7 @@ from cost_models.workload.dense_sharding import STRATEGY_WORDS, DenseSharding, D
 from cost_models.workload.formats import FORMATS
 from cost_models.workload.models import Workload
 from cost_models.workload.optimizers import STATE, Optimizer
+from planner.document.reasons import RemedyKind
 from planner.formulation.checkpoint_choices import with_checkpointing
 from planner.formulation.dense_choices import with_sharding
 from planner.formulation.policy import USUAL_TIERS, Policy
@@ -30,21 +30,6 @@ from planner.problem.numbers import Floats
 from topologies.cluster import MOST_RANKS, NodeGroup, Topology
 from topologies.units import MOST_BYTES, format_bytes
 
-Kind = (
-    Literal[
-        "tiers",
-        "nodes",
-        "reserve",
-        "dtype",
-        "optimizer",
-        "optimizer_state",
-        "stash",
-        "shardings",
-        "dense",
-        "checkpointing",
-    ]
-    | MemoryTier
-)
 MOST_GROWTH = 64
 """Times a cluster's nodes that are tried at most; of a memory, times its size, sixteen-fold again."""
 FINEST_STEP = 32
@@ -82,7 +67,7 @@ class Change:
 class Knob:
     """One thing to turn: step n, from 1 to `most`, is a larger change than n - 1; `at` builds it, or None."""
 
-    kind: Kind
+    kind: RemedyKind
     group: str | None
     was: str
     most: int
@@ -117,7 +102,7 @@ def knobs_of(model: CostModel, policy: Policy, bytes_short: Floats) -> Iterator[
     yield from _checkpointing(now, model)
 
 
-def _knob_of_changes(kind: Kind, was: str, changes: list[Change], futile: str) -> Iterator[Knob]:
+def _knob_of_changes(kind: RemedyKind, was: str, changes: list[Change], futile: str) -> Iterator[Knob]:
     """A knob with a step for each of `changes`; none where there is no change to make."""
     if changes:
         yield Knob(kind, None, was, len(changes), lambda n: changes[n - 1], 1, futile, ordered=False)

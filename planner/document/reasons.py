@@ -31,24 +31,28 @@ class TableDemand(Record):
     """Why it is to blame."""
 
 
+RemedyKind = (
+    Literal[
+        "tiers",
+        "nodes",
+        "reserve",
+        "dtype",
+        "optimizer",
+        "optimizer_state",
+        "stash",
+        "shardings",
+        "dense",
+        "checkpointing",
+    ]
+    | MemoryTier
+)
+"""What a remedy changes: a field of the inputs or the policy, or a memory."""
+
+
 class Remedy(Record):
     """One change of the inputs, everything else as it is."""
 
-    change: (
-        Literal[
-            "tiers",
-            "nodes",
-            "reserve",
-            "dtype",
-            "optimizer",
-            "optimizer_state",
-            "stash",
-            "shardings",
-            "dense",
-            "checkpointing",
-        ]
-        | MemoryTier
-    )
+    change: RemedyKind
     """What changes: a field of the inputs or the policy, or a memory."""
     group: str | None
     """The node group that changes; null where it is not the cluster."""
