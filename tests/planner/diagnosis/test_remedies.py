@@ -57,7 +57,7 @@ def test_model_f_in_the_hbm_of_zionex() -> None:
     assert path == "nodes.0.accelerators.hbm.capacity"
     assert 24.2e12 / 128 / 0.95 <= int(value.removesuffix("GiB")) << 30 <= 1.04 * 24.2e12 / 128 / 0.95
     assert {change for change, remedy in by_change.items() if remedy.flags is None} == {
-        *("reserve", "dtype", "optimizer", "optimizer_state")
+        *("reserve", "dtype", "optimizer", "optimizer_state", "stash")
     }
     assert verify(found) == []
 
