@@ -35,6 +35,8 @@ ROTATE_METHOD = "alltoall"
 """Of torch.distributed.tensor.experimental: keys and values go around; the other gathers them."""
 WITHOUT = ("embeddings", "dot", "pool", "add", "stack")
 """Kinds of layers that have no parameters."""
+IN_ONE = "plan with dense: {by: whole} in the policy"
+"""The remedy where layers are held in several ways."""
 APIS: dict[Stage, str] = {0: "ddp", 1: "zero_redundancy_optimizer", 2: "fully_shard", 3: "fully_shard"}
 """What holds a model so, by the stage of ZeRO."""
 
@@ -125,7 +127,9 @@ def held_layers(
         names = [each for each in repeated if each != layer.name] or [*simple, str(layer.name)]
         ways = {sharding.of_layer(name) for name in names}
         if len(ways) > 1:
-            words = "stands for layers that are held in several ways; state each of them with the path of its module"
+            words = (
+                f"stands for layers that are held in several ways; state each with the path of its module, or {IN_ONE}"
+            )
             faults.append(Fault(source, 0, 0, f"dense.layers.{layer.name}", words))
         held = ways.pop()
         strategy, told = strategy_of(held, world, per_node), (layer.kind, layer.count, held.passes)
@@ -207,7 +211,7 @@ def _refused(own: DenseStrategy, first: DenseStrategy) -> str:
     if own.cut in WHOLE and (own.shard_ranks, min(own.stage, 2)) != (first.shard_ranks, min(first.stage, 2)):
         return (
             f"is held as {STAGES[own.stage].words} over {own.shard_ranks} ranks, and another as"
-            f" {STAGES[first.stage].words} over {first.shard_ranks}; torch holds a model in one way"
+            f" {STAGES[first.stage].words} over {first.shard_ranks}; torch holds a model in one way: {IN_ONE}"
         )
     return ""
 
