@@ -45,7 +45,7 @@ def flag_value(remedy: Remedy) -> tuple[str, str]:
 
 @pytest.mark.slow
 def test_model_f_in_the_hbm_of_zionex() -> None:
-    """24.2 TB: DDR, or some 82 nodes, or 190 GB on each of 128 accelerators; no other dtype, reserve or stash does it."""
+    """24.2 TB: DDR, or some 82 nodes, or 190 GB on each of 128 accelerators; no dtype, reserve or stash does it."""
     found = plan("zionex-16", "model-f", tiers=["hbm"])
     assert found.infeasibility is not None
     by_change = {remedy.change: remedy for remedy in found.infeasibility.remedies}
