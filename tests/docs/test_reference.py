@@ -71,3 +71,11 @@ def test_every_page_is_in_an_index():
     indexes = [DOCS / "index.md", *DOCS.glob("*/index.md"), DOCS / "decisions/README.md"]
     linked = {(page.parent / to).resolve() for page in indexes for to in LINK.findall(page.read_text(encoding="utf-8"))}
     assert set(DOCS.rglob("*.md")) - {DOCS / "index.md"} == linked
+
+
+def test_decisions_are_listed_once_each_in_the_order_of_their_numbers():
+    """By the number that their file has."""
+    page = (DOCS / "decisions/README.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^(\d+)\. \[.+\]\((\d{4}-[^)]+\.md)\)$", page, re.MULTILINE)
+    assert [file for _, file in listed] == sorted(file.name for file in (DOCS / "decisions").glob("[0-9]*.md"))
+    assert [int(number) for number, _ in listed] == [int(file[:4]) for _, file in listed]
