@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from planner.cli import flags, inputs, streams, values
+from planner.cli.inputs import InputChanges
 from planner.cli.outputs import Outputs
+from planner.cli.policy_flags import PolicyFlags
 from planner.cli.streams import Format
 
 if TYPE_CHECKING:
@@ -120,13 +122,11 @@ def _planned(topology: str | None, workload: str | None, policy: Path | None, ou
     """A plan of the inputs that flags name, where none is given."""
     if topology is None:
         raise typer.BadParameter("name a plan, or the cluster and the model with -t and -w", param_hint="PLAN")
-    cluster, model = inputs.load_inputs(
-        topology, workload, nodes=None, global_batch=None, overrides=None, outputs=outputs
-    )
+    cluster, model = inputs.load_inputs(topology, workload, InputChanges(), outputs)
     from planner.planning.planning import plan as planned
 
     streams.doing(f"planning {model.name}")
-    return planned(cluster, model, policy=inputs.policy(policy), simulate=False, **tries._asdict())
+    return planned(cluster, model, policy=PolicyFlags(policy).document(), simulate=False, **tries._asdict())
 
 
 def _summarise(costs: "Costs", output: Path) -> None:

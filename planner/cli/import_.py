@@ -7,7 +7,10 @@ import typer
 
 from planner.cli import completions, flags, inputs, streams, values
 from planner.cli.exits import ExitCode
+from planner.cli.flag_groups import grouped
+from planner.cli.inputs import InputChanges
 from planner.cli.outputs import Outputs
+from planner.cli.policy_flags import PolicyFlags
 from planner.cli.streams import Format
 from topologies.sentences import counted
 
@@ -27,7 +30,9 @@ PLANNED_WITH = {"hugectr": "hugectr"}
 """The cost model where none is given; `physical` for the rest."""
 
 
+@grouped
 def import_(
+    *,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The other tool's file.", show_default=False)],
     from_: Annotated[
         str,
@@ -47,9 +52,7 @@ def import_(
     ],
     topology: flags.OptionalTopologyFlag = None,
     workload: flags.PlannedWorkloadFlag = None,
-    nodes: flags.NodesFlag = None,
-    global_batch: flags.GlobalBatchFlag = None,
-    set_: flags.SetFlag = None,
+    changes: InputChanges,
     cost_model: Annotated[
         str | None,
         typer.Option(
@@ -105,15 +108,16 @@ def import_(
     if kind != "mps-solution":
         flags.expect_unused(f"with --from {kind}", policy=policy)
     if kind == "torchrec-topology":
-        given = {"topology": topology, "workload": workload, "nodes": nodes, "global_batch": global_batch, "set_": set_}
+        given = {"topology": topology, "workload": workload, **vars(changes)}
         flags.expect_unused(f"with --from {kind}", cost_model=cost_model, effort=effort, **given)
         _import_topology(file, like, outputs, output)
         return
     flags.expect_unused(f"with --from {kind}", like=like)
     if kind in WORKLOADS:
-        given = {"topology": topology, "workload": workload, "nodes": nodes, "set_": set_, "cost_model": cost_model}
+        others = {"nodes": changes.nodes, "set_": changes.set_}
+        given = {"topology": topology, "workload": workload, **others, "cost_model": cost_model}
         flags.expect_unused(f"with --from {kind}", effort=effort, no_simulate=None if simulate else True, **given)
-        _import_workload(kind, file, global_batch, outputs, output)
+        _import_workload(kind, file, changes.global_batch, outputs, output)
         return
     if topology is None or workload is None:
         raise typer.BadParameter("is needed: the plan is for these inputs", param_hint="--topology and --workload")
@@ -125,12 +129,10 @@ def import_(
 
     costs = values.word("--cost-model", cost_model or _cost_model_of(kind, file), tuple(COST_MODELS))
     streams.doing("reading the inputs")
-    cluster, model = inputs.load_inputs(
-        topology, workload, nodes=nodes, global_batch=global_batch, overrides=set_, outputs=outputs
-    )
+    cluster, model = inputs.load_inputs(topology, workload, changes, outputs)
     rules = Policy(runtime="hugectr" if kind == "hugectr" else "torchrec")
     if kind == "mps-solution":
-        rules = validate(inputs.policy(policy), Policy)
+        rules = validate(PolicyFlags(policy).document(), Policy)
     adopting = AdoptionInputs(cluster, model, costs, offered(rules, cluster, costs))
     with faults_located(file):
         tables, adopting = _read(kind, file, adopting)

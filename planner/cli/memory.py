@@ -6,19 +6,22 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from planner.cli import flags, inputs, streams
+from planner.cli.flag_groups import grouped
+from planner.cli.inputs import InputChanges
+from planner.cli.policy_flags import PolicyFlags
 from planner.cli.streams import Format
 
 if TYPE_CHECKING:
     from planner.document.plan import Plan
 
 
+@grouped
 def memory(
+    *,
     plan: Annotated[Path | None, typer.Argument(metavar="PLAN", help="A plan document.", show_default=False)] = None,
     topology: flags.OptionalTopologyFlag = None,
     workload: flags.WorkloadFlag = None,
-    nodes: flags.NodesFlag = None,
-    global_batch: flags.GlobalBatchFlag = None,
-    set_: flags.SetFlag = None,
+    changes: InputChanges,
     policy: flags.PolicyFlag = None,
     reserve: flags.ReserveFlag = None,
     course: Annotated[
@@ -55,9 +58,7 @@ def memory(
         flags.expect_unused(
             "on a plan document, which carries its inputs",
             workload=workload,
-            nodes=nodes,
-            global_batch=global_batch,
-            set_=set_,
+            **vars(changes),
             policy=policy,
             reserve=reserve,
         )
@@ -68,8 +69,8 @@ def memory(
         records, warning = report.of_plan(document), words.crowded(document)
     else:
         assert topology is not None
-        cluster, model = inputs.load_inputs(topology, workload, nodes=nodes, global_batch=global_batch, overrides=set_)
-        rules = validate(inputs.policy(policy, reserve=reserve), Policy)
+        cluster, model = inputs.load_inputs(topology, workload, changes)
+        rules = validate(PolicyFlags(policy, reserve=reserve).document(), Policy)
         rules.expect_nominal("memory is that")
         rules.expect_stated_tables("memory is that")
         expect_one_strategy(rules.dense, "memory is that")

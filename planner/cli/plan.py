@@ -1,15 +1,19 @@
 """`planner plan`: the main job."""
 
 import time
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypedDict
 
 import typer
 
 from planner.cli import completions, flags, inputs, streams, values
 from planner.cli.exits import ExitCode
+from planner.cli.flag_groups import grouped
+from planner.cli.inputs import InputChanges
 from planner.cli.interruption import interruption
 from planner.cli.outputs import Outputs
+from planner.cli.policy_flags import PolicyFlags
 from planner.cli.search_progress import progress_lines
 from planner.cli.streams import Format
 
@@ -25,42 +29,33 @@ STATUS_EXITS = {
 }
 
 
-def plan(
-    topology: flags.TopologyFlag,
-    workload: flags.WorkloadFlag = None,
-    nodes: flags.NodesFlag = None,
-    global_batch: flags.GlobalBatchFlag = None,
-    set_: flags.SetFlag = None,
-    cost_model: Annotated[
-        str,
-        typer.Option(
-            metavar="MODEL",
-            help="Minimise the step (physical), or the rating of torchrec or hugectr.",
-            autocompletion=completions.of_words(completions.cost_models),
-        ),
-    ] = "physical",
-    policy: flags.PolicyFlag = None,
-    tiers: flags.TiersFlag = None,
-    shardings: flags.ShardingsFlag = None,
-    stash: flags.StashFlag = None,
-    optimizer_state: flags.OptimizerStateFlag = None,
-    runtime: flags.RuntimeFlag = None,
-    exchange: flags.ExchangeFlag = None,
-    max_shards: flags.MaxShardsFlag = None,
-    column_multiple: flags.ColumnMultipleFlag = None,
-    pin: flags.PinFlag = None,
-    forbid: flags.ForbidFlag = None,
-    reserve: flags.ReserveFlag = None,
-    replicas: flags.ReplicasFlag = None,
-    sync_every: flags.SyncEveryFlag = None,
-    dense: flags.DenseFlag = None,
-    checkpointing: flags.CheckpointingFlag = None,
-    robust: flags.RobustFlag = None,
-    goals: flags.GoalsFlag = None,
+class SearchOptions(TypedDict):
+    """What the flags of the search say, in the words of `planner.plan`."""
+
+    time_limit_s: float | None
+    effort: int | None
+    gap: float
+    seed: int
+    solver: "Solver"
+
+
+class FollowingOptions(TypedDict):
+    """What the flags of a plan that is followed say, in the words of `planner.plan`."""
+
+    previous: Path | None
+    max_move_bytes: int | None
+    pay_back_steps: int | None
+    lost_nodes: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class SearchFlags:
+    """How long is searched, and how."""
+
     time_limit: Annotated[
         str | None,
         typer.Option(metavar="TIME", help="Search this long, as in 30s. Unset: 60s, or with --effort no limit."),
-    ] = None,
+    ] = None
     effort: Annotated[
         int | None,
         typer.Option(
@@ -68,8 +63,8 @@ def plan(
             min=0,
             help="Passes of local search. Unset: 1, or all that --time-limit allows.",
         ),
-    ] = None,
-    gap: Annotated[str, typer.Option(metavar="SHARE", help="Stop this close to the proven bound.")] = "1%",
+    ] = None
+    gap: Annotated[str, typer.Option(metavar="SHARE", help="Stop this close to the proven bound.")] = "1%"
     seed: Annotated[
         int,
         typer.Option(
@@ -77,7 +72,7 @@ def plan(
             min=0,
             help="Seed: same inputs and seed, same plan, unless a time limit ends the search.",
         ),
-    ] = 0,
+    ] = 0
     solver: Annotated[
         str,
         typer.Option(
@@ -86,22 +81,31 @@ def plan(
             " most 20,000 variables, else refused; search: none.",
             autocompletion=completions.of_words(completions.solvers),
         ),
-    ] = "auto",
-    write_model: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE.mps",
-            help="Also write the integer programme, for a solver of your own; planner import reads its solution.",
-        ),
-    ] = None,
+    ] = "auto"
+
+    def options(self) -> SearchOptions:
+        """The values of the flags."""
+        return {
+            "time_limit_s": None if self.time_limit is None else values.seconds("--time-limit", self.time_limit),
+            "effort": self.effort,
+            "gap": values.share("--gap", self.gap),
+            "seed": self.seed,
+            "solver": values.solver(self.solver),
+        }
+
+
+@dataclass(frozen=True)
+class FollowingFlags:
+    """The plan that is followed, and what may move."""
+
     from_: Annotated[
         Path | None,
         typer.Option("--from", metavar="PLAN", help="Re-plan from this plan and move little. Prints what moves."),
-    ] = None,
+    ] = None
     max_move: Annotated[
         str | None,
         typer.Option(metavar="BYTES", help="With --from: the most that may move between ranks, as in 500GB."),
-    ] = None,
+    ] = None
     pay_back: Annotated[
         int | None,
         typer.Option(
@@ -110,16 +114,65 @@ def plan(
             help="With --from: moves must pay for themselves within this many steps. Unset: 10000, or no limit"
             " with --max-move.",
         ),
-    ] = None,
+    ] = None
     lost_nodes: Annotated[
         str | None, typer.Option(metavar="A,B,...", help="With --from: nodes of that plan that are gone, as in 3,7.")
-    ] = None,
-    simulate: Annotated[bool, typer.Option(help="Also simulate the plan's step.")] = True,
+    ] = None
+
+    def options(self, cost_model: str, quantity: str) -> FollowingOptions:
+        """The values of the flags; those that a cost model, or a plan that follows none, makes nothing of are
+        refused."""
+        if self.from_ is None:
+            moves = {"max_move": self.max_move, "pay_back": self.pay_back, "lost_nodes": self.lost_nodes}
+            flags.expect_unused("without --from", **moves)
+        if quantity != "step":
+            ratings = f"on the ratings of --cost-model {cost_model}, which are not times"
+            flags.expect_unused(ratings, pay_back=self.pay_back)
+        return {
+            "previous": self.from_,
+            "max_move_bytes": None if self.max_move is None else values.byte_count("--max-move", self.max_move),
+            "pay_back_steps": self.pay_back,
+            "lost_nodes": () if self.lost_nodes is None else values.numbers("--lost-nodes", self.lost_nodes),
+        }
+
+
+@dataclass(frozen=True)
+class OutputFlags:
+    """What is written, and where."""
+
+    write_model: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.mps",
+            help="Also write the integer programme, for a solver of your own; planner import reads its solution.",
+        ),
+    ] = None
+    simulate: Annotated[bool, typer.Option(help="Also simulate the plan's step.")] = True
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the plan document here.")
-    ] = None,
-    output_format: flags.FormatFlag = Format.TABLE,
-    quiet: flags.QuietFlag = False,
+    ] = None
+    output_format: flags.FormatFlag = Format.TABLE
+    quiet: flags.QuietFlag = False
+
+
+@grouped
+def plan(
+    *,
+    topology: flags.TopologyFlag,
+    workload: flags.WorkloadFlag = None,
+    changes: InputChanges,
+    cost_model: Annotated[
+        str,
+        typer.Option(
+            metavar="MODEL",
+            help="Minimise the step (physical), or the rating of torchrec or hugectr.",
+            autocompletion=completions.of_words(completions.cost_models),
+        ),
+    ] = "physical",
+    rules: PolicyFlags,
+    search: SearchFlags,
+    following: FollowingFlags,
+    to: OutputFlags,
 ) -> None:
     """Place every table of a workload on a cluster.
 
@@ -150,108 +203,64 @@ def plan(
         --max-move 50GB
     """
     began = time.perf_counter()
-    if from_ is None:
-        flags.expect_unused("without --from", max_move=max_move, pay_back=pay_back, lost_nodes=lost_nodes)
-    given = {"--topology": topology, "--workload": workload, "--policy": policy, "--from": from_}
-    outputs = Outputs({"--output": output, "--write-model": write_model}, given)
-    _expect_mps(write_model, from_)
+    given = {"--topology": topology, "--workload": workload, "--policy": rules.policy, "--from": following.from_}
+    outputs = Outputs({"--output": to.output, "--write-model": to.write_model}, given)
     objective, quantity, unit = _objective(cost_model)
-    rules = inputs.policy(
-        policy,
-        tiers=tiers,
-        shardings=shardings,
-        stash=stash,
-        optimizer_state=optimizer_state,
-        runtime=runtime,
-        exchange=exchange,
-        max_shards=max_shards,
-        column_multiple=column_multiple,
-        pin=pin,
-        forbid=forbid,
-        reserve=reserve,
-        replicas=replicas,
-        sync_every=sync_every,
-        dense=dense,
-        checkpointing=checkpointing,
-        robust=robust,
-        goals=goals,
-    )
-    says_replicas = isinstance(rules.data, dict) and rules.data.get("replicas") is not None
-    if write_model is not None and isinstance(rules.data, dict) and rules.data.get("robust"):
-        flags.expect_unused("of a robust plan: the programme is of the profiles' means", write_model=str(write_model))
-    time_limit_s = None if time_limit is None else values.seconds("--time-limit", time_limit)
-    wanted_gap = values.share("--gap", gap)
-    max_move_bytes = None if max_move is None else values.byte_count("--max-move", max_move)
-    gone = () if lost_nodes is None else values.numbers("--lost-nodes", lost_nodes)
-    if quantity != "step":
-        flags.expect_unused(f"on the ratings of --cost-model {objective}, which are not times", pay_back=pay_back)
-    chosen_solver = _solver(solver, from_)
+    policy = rules.document()
+    said = policy.data if isinstance(policy.data, dict) else {}
+    searched, followed = search.options(), following.options(objective, quantity)
+    _expect_programme(to.write_model, is_robust=bool(said.get("robust")), follows=following.from_ is not None)
+    if following.from_ is not None and searched["solver"] == "ilp":
+        flags.expect_unused("with --from, which only searches", solver="ilp")
     streams.doing("reading the inputs")
-    cluster, model = inputs.load_inputs(
-        topology, workload, nodes=nodes, global_batch=global_batch, overrides=set_, outputs=outputs
-    )
+    cluster, model = inputs.load_inputs(topology, workload, changes, outputs)
 
     from planner.planning import planning as api
 
-    with streams.progress(quiet=quiet, limit=_limit(time_limit_s, effort)) as report, interruption() as interrupted:
+    with streams.progress(quiet=to.quiet, limit=_limit(searched)) as report, interruption() as interrupted:
         planned = api.plan(
             cluster,
             model,
             cost_model=objective,
-            policy=rules,
-            time_limit_s=time_limit_s,
-            effort=effort,
-            gap=wanted_gap,
-            seed=seed,
+            policy=policy,
             progress=report and progress_lines(report, unit),
             stop=interrupted,
-            previous=from_,
-            max_move_bytes=max_move_bytes,
-            pay_back_steps=pay_back,
-            lost_nodes=gone,
-            simulate=simulate,
-            solver=chosen_solver,
+            simulate=to.simulate,
+            **searched,
+            **followed,
         )
-    if from_ is not None and not says_replicas and planned.replicas is not None and not quiet:
-        streams.say(f"groups of ranks as in {from_}: {planned.replicas.words}; --replicas or a policy says otherwise")
-    _write(planned, output, output_format)
-    if write_model is not None:
-        from planner.planning.programme_file import write_programme
-
-        streams.doing("writing the integer programme")
-        size = write_programme(planned, write_model)
-        streams.say(f"{write_model}: {size:,} variables; planner import SOLUTION --from mps-solution takes it back")
-    if not quiet:
+    if following.from_ is not None and said.get("replicas") is None and planned.replicas is not None and not to.quiet:
+        words = f"groups of ranks as in {following.from_}: {planned.replicas.words}"
+        streams.say(f"{words}; --replicas or a policy says otherwise")
+    _write(planned, to.output, to.output_format)
+    if to.write_model is not None:
+        _write_programme(planned, to.write_model)
+    if not to.quiet:
         streams.say(f"planned in {time.perf_counter() - began:.1f} s")
     interrupted.end()
     raise typer.Exit(STATUS_EXITS[planned.status])
 
 
-def _limit(time_limit_s: float | None, effort: int | None) -> str:
+def _limit(searched: SearchOptions) -> str:
     """Until when the search goes on at most."""
-    if time_limit_s is not None:
-        return f"at most {time_limit_s:g} s"
+    if searched["time_limit_s"] is not None:
+        return f"at most {searched['time_limit_s']:g} s"
     from planner.planning.planning import DEFAULT_TIME_LIMIT_S
 
+    effort = searched["effort"]
     return f"at most {DEFAULT_TIME_LIMIT_S:g} s" if effort is None else f"effort {effort}"
 
 
-def _expect_mps(file: Path | None, former: Path | None) -> None:
-    """Refuse other formats of programmes, and programmes of plans that follow others."""
+def _expect_programme(file: Path | None, *, is_robust: bool, follows: bool) -> None:
+    """Refuse other formats of programmes, and programmes of plans that have none."""
     if file is None:
         return
     if file.suffix != ".mps":
         raise typer.BadParameter(f"{file} is written as MPS; name it .mps", param_hint="--write-model")
-    if former is not None:
+    if follows:
         flags.expect_unused("with --from: the programme knows no moves", write_model=str(file))
-
-
-def _solver(word: str, former: Path | None) -> "Solver":
-    """What is to follow the search."""
-    solver = values.solver(word)
-    if former is not None and solver == "ilp":
-        flags.expect_unused("with --from, which only searches", solver=solver)
-    return solver
+    if is_robust:
+        flags.expect_unused("of a robust plan: the programme is of the profiles' means", write_model=str(file))
 
 
 def _objective(cost_model: str) -> tuple[str, str, str]:
@@ -260,6 +269,15 @@ def _objective(cost_model: str) -> tuple[str, str, str]:
 
     name = values.word("--cost-model", cost_model, tuple(COST_MODELS))
     return name, COST_MODELS[name].quantity, COST_MODELS[name].unit
+
+
+def _write_programme(planned: "Plan", file: Path) -> None:
+    """The integer programme of a plan, as MPS."""
+    from planner.planning.programme_file import write_programme
+
+    streams.doing("writing the integer programme")
+    size = write_programme(planned, file)
+    streams.say(f"{file}: {size:,} variables; planner import SOLUTION --from mps-solution takes it back")
 
 
 def _write(planned: "Plan", output: Path | None, output_format: Format) -> None:

@@ -9,7 +9,9 @@ import typer
 
 from planner.cli import flags, inputs, streams, values
 from planner.cli.exits import ExitCode
+from planner.cli.inputs import InputChanges
 from planner.cli.interruption import interruption
+from planner.cli.policy_flags import PolicyFlags
 from planner.cli.search_progress import size_lines
 from planner.cli.streams import Format
 
@@ -103,7 +105,9 @@ def size(
       planner size -t a.yaml -t b.yaml -w w.yaml --fits --prices p.yaml --by price
     """
     question = _question(target_qps, max_step, max_price, max_power, fits=fits, by=by, max_nodes=max_nodes)
-    rules = inputs.policy(policy, tiers=tiers, shardings=shardings, runtime=runtime, exchange=exchange, reserve=reserve)
+    rules = PolicyFlags(
+        policy, tiers=tiers, shardings=shardings, runtime=runtime, exchange=exchange, reserve=reserve
+    ).document()
     wanted_gap, chosen_solver = values.share("--gap", gap), values.solver(solver)
     streams.doing("reading the inputs")
     cases = _cases(topology, workload, try_ or (), group=group, global_batch=global_batch, overrides=set_ or ())
@@ -198,7 +202,7 @@ def _cases(
         for text, parts in {"": [], **changes}.items():
             try:
                 loaded[name, text] = inputs.load_inputs(
-                    name, source, nodes=None, global_batch=global_batch, overrides=[*overrides, *parts]
+                    name, source, InputChanges(global_batch=global_batch, set_=[*overrides, *parts])
                 )
             except InputError as error:
                 faults += [_of_try(fault, parts) if text else fault for fault in error.faults]

@@ -8,6 +8,9 @@ import typer
 
 from planner.cli import flags, inputs, streams, values
 from planner.cli.exits import ExitCode
+from planner.cli.flag_groups import grouped
+from planner.cli.inputs import InputChanges
+from planner.cli.policy_flags import PolicyFlags
 from planner.cli.streams import Format
 from topologies.sentences import counted
 
@@ -20,27 +23,14 @@ if TYPE_CHECKING:
 SHOWN_DIFFERENCES = 5
 
 
+@grouped
 def verify(
+    *,
     plan: Annotated[Path, typer.Argument(metavar="PLAN", help="A plan document.", show_default=False)],
     topology: flags.OptionalTopologyFlag = None,
     workload: flags.PlannedWorkloadFlag = None,
-    nodes: flags.NodesFlag = None,
-    global_batch: flags.GlobalBatchFlag = None,
-    set_: flags.SetFlag = None,
-    policy: flags.PolicyFlag = None,
-    tiers: flags.TiersFlag = None,
-    shardings: flags.ShardingsFlag = None,
-    stash: flags.StashFlag = None,
-    optimizer_state: flags.OptimizerStateFlag = None,
-    runtime: flags.RuntimeFlag = None,
-    exchange: flags.ExchangeFlag = None,
-    max_shards: flags.MaxShardsFlag = None,
-    column_multiple: flags.ColumnMultipleFlag = None,
-    pin: flags.PinFlag = None,
-    forbid: flags.ForbidFlag = None,
-    reserve: flags.ReserveFlag = None,
-    robust: flags.RobustFlag = None,
-    goals: flags.GoalsFlag = None,
+    changes: InputChanges,
+    policy: PolicyFlags,
     from_: Annotated[
         Path | None,
         typer.Option("--from", metavar="PLAN", help="The plan that this one was re-planned from: checks what moved."),
@@ -71,31 +61,15 @@ def verify(
     from planner.verification.verify import verify as violations_of
     from topologies.documents import validate
 
-    of = values.split_overrides(set_ or ())
+    of = values.split_overrides(changes.set_ or ())
     if topology is None:
-        flags.expect_unused("without --topology", nodes=nodes, set_=of["topology"])
+        flags.expect_unused("without --topology", nodes=changes.nodes, set_=of["topology"])
     if workload is None:
-        flags.expect_unused("without --workload", global_batch=global_batch, set_=of["workload"])
+        flags.expect_unused("without --workload", global_batch=changes.global_batch, set_=of["workload"])
     streams.doing(f"reading {plan.name}")
     document = read_plan(plan)
-    cluster, model = inputs.load_given(topology, workload, nodes=nodes, global_batch=global_batch, overrides=set_)
-    narrowing = {
-        "tiers": tiers,
-        "shardings": shardings,
-        "stash": stash,
-        "optimizer_state": optimizer_state,
-        "runtime": runtime,
-        "exchange": exchange,
-        "max_shards": max_shards,
-        "column_multiple": column_multiple,
-        "pin": pin,
-        "forbid": forbid,
-        "reserve": reserve,
-        "robust": robust,
-        "goals": goals,
-    }
-    rules = inputs.policy(policy, **narrowing) if policy is not None or any(narrowing.values()) else None  # type: ignore[arg-type]
-    allowed = None if rules is None else _as_planned(validate(rules, Policy), document)
+    cluster, model = inputs.load_given(topology, workload, changes)
+    allowed = _as_planned(validate(policy.document(), Policy), document) if policy.say_anything else None
     if model is not None:
         model = _with_strategy_of(document, priced_as_run(model, allowed or document.provenance.policy))
     former = None if from_ is None else load_plan(from_)

@@ -138,7 +138,7 @@ def test_an_exchange_that_no_runtime_has_is_refused(run, starter):
 )
 def test_dense_strategies_by_a_flag(text, dense):
     """A word for the whole dense part, rules for layers, cuts that may be chosen."""
-    from planner.cli.inputs import _set_dense
+    from planner.cli.policy_flags import _set_dense
     from topologies.documents import Document
 
     document = Document({"dense": {"strategy": "auto"}}, "policy")

@@ -72,6 +72,25 @@ def test_the_question_is_held_against_the_users_own_files(run, files):
     assert document["provenance"]["policy_fingerprint"].startswith("sha256:")
 
 
+@pytest.mark.parametrize(
+    "rules",
+    [
+        ["--replicas", "2,1", "--sync-every", "5", "--tiers", "hbm"],
+        ["--dense", "auto", "--checkpointing", "auto"],
+        ["--dense", "fsdp=node", "--checkpointing", "full", "--goals", "step"],
+    ],
+)
+def test_every_flag_of_plan_is_repeated(run, starter, tmp_path, rules):
+    """Of replicas and the dense part, too: everything holds, and without the flags the policy is another."""
+    path, words = tmp_path / "plan.json", ["-t", starter / "topology.yaml", "-w", starter / "workload.yaml"]
+    result = run("plan", *words, *rules, "--effort", "0", "--gap", "100%", "-q", "--no-simulate", "-o", path)
+    assert result.exit_code == 0, result.stderr
+    assert run("verify", path, *words, *rules).exit_code == 0
+    result = run("verify", path, *words, "--max-shards", "1000")
+    assert result.exit_code == 6
+    assert "made for another policy: " in result.stdout
+
+
 def test_another_policy_is_named_by_its_first_fields(run, files):
     """A flag left out, another one, or no file: exit 6, and in which fields they differ."""
     path, words, rules = files
