@@ -4,7 +4,7 @@ import itertools
 import math
 import numbers
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cost_models.dense_sharding import is_shardable
@@ -118,38 +118,8 @@ def plan(
     choices = list(itertools.chain.from_iterable(groups))
     if terms is not None:
         choices = _with_groups_of(terms, choices)
-    if len(choices) == 1:
-        return _planned(choices[0], limits, terms, progress, solver, simulate=simulate)
-    best = _best_of(strategies, choices, limits, progress, solver, simulate=simulate)
-    return with_simulation(best) if simulate and question.policy.robust is None else best
-
-
-def _best_of(
-    strategies: list[Question],
-    choices: list[Question],
-    limits: SearchLimits,
-    progress: Progress | None,
-    solver: Solver,
-    *,
-    simulate: bool,
-) -> Plan:
-    """The best of several strategies of the dense part, or of several choices of replicas for each: `choices` are all
-    of these. Scenarios are simulated with each robust plan."""
-    is_robust = choices[0].policy.robust is not None
-
-    def planned(each: Question, left: SearchLimits, tell: Progress) -> Plan:
-        return _planned(each, left, None, _of_one_exchange(each, tell), solver, simulate=simulate and is_robust)
-
-    def bounded(each: Question, tell: Progress) -> float | None:
-        return bound_of_question(each, limits, tell)
-
-    if len(strategies) == 1:
-        return best_of_replicas(choices, bounded, planned, limits, progress)
-    if is_robust:
-        return best_of_robust(choices, planned, limits, progress)
-    if len(choices) == len(strategies):
-        return best_of_dense(choices, bounded, planned, limits, progress)
-    return best_of_dense(strategies, *of_each_group(bounded, planned), limits, progress)
+    planner = _Planner(limits, terms, progress, solver, simulate)
+    return planner.planned(choices[0]) if len(choices) == 1 else planner.best_of(strategies, choices)
 
 
 def _expect_scenarios(question: Question, *, follows: bool) -> None:
@@ -197,62 +167,82 @@ def _question(
     return Question.asked(cluster, trained, written_policy, cost_model)
 
 
-def _planned(
-    question: Question,
-    limits: SearchLimits,
-    terms: FormerTerms | None,
-    progress: Progress | None,
-    solver: Solver,
-    *,
-    simulate: bool,
-) -> Plan:
-    """The plan for a question, following a former one on its terms where there is one."""
+@dataclass(frozen=True)
+class _Planner:
+    """Plans questions, each as the caller of `plan` asks."""
 
-    def under(asked: Question, limits: SearchLimits, former: PlannedUnder | None) -> PlannedUnder:
-        return _planned_under(asked, limits, terms, progress, former, solver, simulate=simulate)
+    limits: SearchLimits
+    terms: FormerTerms | None
+    """The plan that is followed, and what may move, where one is."""
+    progress: Progress | None
+    solver: Solver
+    simulates: bool
 
-    plan = planned_under_each(question, limits, under)
-    return Pipeline(question.policy, limits, Steps(simulates=simulate), progress).simulated(plan)
+    def best_of(self, strategies: list[Question], choices: list[Question]) -> Plan:
+        """The best of several strategies of the dense part, or of several choices of replicas for each: `choices` are
+        all of these. Scenarios are simulated with each robust plan, a step with the best plan alone."""
+        is_robust = choices[0].policy.robust is not None
+        limits, progress = self.limits, self.progress
+        each_simulates = self.simulates and is_robust
 
+        def planned(each: Question, left: SearchLimits, tell: Progress) -> Plan:
+            heard = _of_one_exchange(each, tell)
+            return replace(self, limits=left, progress=heard, simulates=each_simulates).planned(each)
 
-def _planned_under(
-    question: Question,
-    limits: SearchLimits,
-    terms: FormerTerms | None,
-    progress: Progress | None,
-    former: PlannedUnder | None,
-    solver: Solver,
-    *,
-    simulate: bool,
-) -> PlannedUnder:
-    """The plan under the one exchange that a question settles, not simulated: from the options of the `former` plan
-    under another exchange, where there is one."""
-    tell = progress or (lambda *_: None)
-    formulation = question.formulation(tell) if former is None else former.formulation.under(question.model())
-    model = formulation.model
-    following = None if terms is None else Following(terms, terms.migration(model))
-    clock = TimeLimit(limits.time_limit_s, limits.stop)
-    tell("sizes of caches", None, None)
-    steps = Steps(finishes=following is None, simulates=simulate)
-    start = None if former is None else former.searched
-    pipeline = Pipeline(question.policy, limits, steps, progress and _in_whole_steps(progress, model), solver, start)
-    former_fractions = None if following is None else following.migration.cache_fractions()
-    if former is None:
-        formulation = pipeline.refined(formulation, former_fractions, clock.has_time)
-    pipeline = replace(pipeline, limits=replace(limits, time_limit_s=clock.left_s()))
-    remedies = RemedyFinder(model, question.policy, pipeline.limits, progress)
-    if following is not None:
-        plan = following.planned(pipeline, formulation, remedies, clock.ended)
-        return PlannedUnder(plan, formulation, None)
-    expect_programme(formulation, solver)
-    tell("the relaxation", None, None)
-    searched, robustness = pipeline.planned(formulation), None
-    if question.policy.robust is not None:
-        searched, robustness = robust(searched, question.policy.robust, pipeline)
-    helpful = remedies.of(searched.outcome)
-    plan = pipeline.assembled(searched, remedies=helpful, ended_by_time=clock.ended)
-    plan = plan.model_copy(update={"robust": robustness})
-    return PlannedUnder(plan, searched.formulation, searched)
+        def bounded(each: Question, tell: Progress) -> float | None:
+            return bound_of_question(each, limits, tell)
+
+        if len(strategies) == 1:
+            best = best_of_replicas(choices, bounded, planned, limits, progress)
+        elif is_robust:
+            best = best_of_robust(choices, planned, limits, progress)
+        elif len(choices) == len(strategies):
+            best = best_of_dense(choices, bounded, planned, limits, progress)
+        else:
+            best = best_of_dense(strategies, *of_each_group(bounded, planned), limits, progress)
+        return with_simulation(best) if self.simulates and not is_robust else best
+
+    def planned(self, question: Question) -> Plan:
+        """The plan for a question, following a former one on its terms where there is one."""
+
+        def under(asked: Question, limits: SearchLimits, former: PlannedUnder | None) -> PlannedUnder:
+            return replace(self, limits=limits).planned_under(asked, former)
+
+        plan = planned_under_each(question, self.limits, under)
+        steps = Steps(simulates=self.simulates)
+        return Pipeline(question.policy, self.limits, steps, self.progress).simulated(plan)
+
+    def planned_under(self, question: Question, former: PlannedUnder | None) -> PlannedUnder:
+        """The plan under the one exchange that a question settles, not simulated: from the options of the `former`
+        plan under another exchange, where there is one."""
+        limits, progress = self.limits, self.progress
+        tell = progress or (lambda *_: None)
+        formulation = question.formulation(tell) if former is None else former.formulation.under(question.model())
+        model = formulation.model
+        following = None if self.terms is None else Following(self.terms, self.terms.migration(model))
+        clock = TimeLimit(limits.time_limit_s, limits.stop)
+        tell("sizes of caches", None, None)
+        steps = Steps(finishes=following is None, simulates=self.simulates)
+        start = None if former is None else former.searched
+        heard = progress and _in_whole_steps(progress, model)
+        pipeline = Pipeline(question.policy, limits, steps, heard, self.solver, start)
+        former_fractions = None if following is None else following.migration.cache_fractions()
+        if former is None:
+            formulation = pipeline.refined(formulation, former_fractions, clock.has_time)
+        pipeline = replace(pipeline, limits=replace(limits, time_limit_s=clock.left_s()))
+        remedies = RemedyFinder(model, question.policy, pipeline.limits, progress)
+        if following is not None:
+            plan = following.planned(pipeline, formulation, remedies, clock.ended)
+            return PlannedUnder(plan, formulation, None)
+        expect_programme(formulation, self.solver)
+        tell("the relaxation", None, None)
+        searched, robustness = pipeline.planned(formulation), None
+        if question.policy.robust is not None:
+            searched, robustness = robust(searched, question.policy.robust, pipeline)
+        helpful = remedies.of(searched.outcome)
+        plan = pipeline.assembled(searched, remedies=helpful, ended_by_time=clock.ended)
+        plan = plan.model_copy(update={"robust": robustness})
+        return PlannedUnder(plan, searched.formulation, searched)
 
 
 def _of_one_exchange(question: Question, progress: Progress) -> Progress:
