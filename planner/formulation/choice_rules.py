@@ -12,43 +12,34 @@ import numpy as np
 
 from cost_models.kinds import domains_per_tower
 from cost_models.model import CostModel
-from cost_models.replicas import Replicas
 from cost_models.shards import (
     COLUMN_WISE,
     PLACEMENT_TIERS,
-    ROWS_OF_NODE,
     SHARDING_ROWS,
     SHARDINGS,
     STATE_PLACES,
-    TIERS,
     USUAL_SHARDINGS,
     WITHIN_NODE,
     Sharding,
 )
 from cost_models.workload.formats import DTYPES, FORMATS
-from cost_models.workload.optimizers import Optimizer
 from cost_models.workload.words import Dtype
 from planner.formulation.allowed_choices import NO_LIMIT, AllowedChoices
 from planner.formulation.choice_groups import groups_of, join, part
 from planner.formulation.compressor_rules import keep_parts_together
+from planner.formulation.copy_rules import narrow_copies, refuse_caches_of_copies, refuse_groups_of_copies
 from planner.formulation.narrowing import Narrowing, Path, Step
-from planner.formulation.policy import USUAL_TIERS, Group, Limits, Policy, TableRule
+from planner.formulation.policy import USUAL_TIERS, Limits, Policy, TableRule
 from planner.formulation.precision_rules import PrecisionRules
 from planner.formulation.rank_words import rank_ranges
 from planner.formulation.runtimes import RUNTIMES
 from planner.formulation.stash_rules import StashRules, widen_by_stash
 from planner.formulation.variant_rules import variants_of
 from planner.problem.numbers import Bools
-from planner.problem.regions import TableGroup
 from topologies.documents import Document
 from topologies.errors import InputError
 from topologies.fabric import Fabric
 
-AVERAGED_BY_TORCHREC: tuple[Optimizer, ...] = ("sgd", "adagrad", "rowwise_adagrad")
-"""Optimizers of embeddings whose copies DMPCollection can keep together (`_cache_sync_tensors`, TorchRec 1.8.0)."""
-OF_COPIES: tuple[Sharding, ...] = ("table_wise", "column_wise", "row_wise", "table_row_wise", "grid_shard")
-"""Ways to hold a table of which ranks have copies. Where its blocks are to be on one node, or its rows on several,
-is not searched."""
 WIDEST = 1 << 40
 """A column multiple beyond every width."""
 
@@ -90,7 +81,7 @@ class _Resolver(Narrowing):
             key: np.full(len(self.names), rule.unlimited, dtype=np.int64) for key, rule in NUMBER_RULES.items()
         }
         self._apply_runtime()
-        self._apply_replicas()
+        narrow_copies(self)
         self._apply_towers()
         keep_parts_together(self)
         every = np.ones(len(self.names), dtype=bool)
@@ -99,12 +90,12 @@ class _Resolver(Narrowing):
             self._apply(("tables", number), rule, self._matching(("tables", number), rule))
         together = groups_of(self, "colocate", self.policy.colocate)
         apart = groups_of(self, "separate", self.policy.separate)
-        self._refuse_groups_of_copies((*together, *apart))
+        refuse_groups_of_copies(self, (*together, *apart))
         labels = join(self, together)
         part(self, apart, labels)
         self.follow_ranks()
         self._refuse_formats_of_runtime()
-        self._refuse_caches_of_copies()
+        refuse_caches_of_copies(self, self.precision.has_cache)
         self.precision.widen(self.tiers)
         widen_by_stash(self, self.stash)
         variants = variants_of(self)
@@ -179,73 +170,6 @@ class _Resolver(Narrowing):
             )
         self._limit(("runtime",), words, "column_multiple", rules.column_multiple, every)
         self.rules.append((words, every))
-
-    def _apply_replicas(self) -> None:
-        """Copies are averaged in HBM: what a cache below it has not written back would be lost."""
-        model, copied = self.model, self._copied
-        if model.replicas is None:
-            return
-        words = f"{model.replicas.words}, which are in HBM"
-        in_hbm = [tier == "hbm" or row.how == "stashed" for tier, row in TIERS.items()]
-        self.narrow("tiers", ("replicas",), words, copied, in_hbm)
-        self.narrow("states", ("replicas",), words, copied, [place == "with_table" for place in STATE_PLACES])
-        self.rules.append((words, copied))
-        self._apply_rules_of_replicas(model.replicas)
-        if self.policy.runtime == "torchrec":
-            for table in (table for table, has_copies in zip(model.workload.tables, copied, strict=True) if has_copies):
-                if (optimizer := model.workload.optimizer_of(table)) not in AVERAGED_BY_TORCHREC:
-                    message = (
-                        f"table {table.name}: DMPCollection averages the optimizer state called sum, which {optimizer}"
-                        f" has not; use {' or '.join(AVERAGED_BY_TORCHREC)}, or no replicas"
-                    )
-                    self.fault(("replicas",), message)
-
-    @property
-    def _copied(self) -> Bools:
-        """[T] tables that have copies."""
-        replicas = self.model.replicas
-        return (self.model.copies > 1) | (replicas is not None and replicas.factor > 1)
-
-    def _apply_rules_of_replicas(self, replicas: Replicas) -> None:
-        """Tables with more copies than the others have just as many, each on one rank, or cut by rows or columns. In
-        TorchRec types of modules have copies (`submodule_configs`), and groups within nodes are those of one of them
-        (`intra_and_cross_node_pg_2D`)."""
-        more = self.model.copies > 1
-        if not more.any():
-            return
-        words = f"{replicas.words}, which are no other number"
-        self.narrow("shardings", ("replicas", "rules"), words, more, [s in OF_COPIES for s in SHARDINGS])
-        if self.policy.runtime != "torchrec":
-            return
-        bags = f"{replicas.words}, whose groups TorchRec has no nodes for"
-        self.narrow("shardings", ("replicas", "rules"), bags, more, [s not in ROWS_OF_NODE for s in SHARDINGS])
-        for pooled, module in ((True, "EmbeddingBagCollection"), (False, "EmbeddingCollection")):
-            of_type = np.array([table.pooled == pooled for table in self.model.workload.tables], dtype=bool)
-            copies, first = np.unique(self.model.copies[of_type], return_index=True)
-            if len(copies) > 1:
-                one, other = (self.names[int(np.flatnonzero(of_type)[n])] for n in first[:2])
-                message = (
-                    f"{one!r} and {other!r} are tables of an {module}, and TorchRec's submodule_configs give all"
-                    " modules of a type the same copies; write rules that hold for all pooled tables, or for all others"
-                )
-                self.fault(("replicas", "rules"), message)
-
-    def _refuse_groups_of_copies(self, groups: Sequence[tuple[Path, Group, TableGroup]]) -> None:
-        """Groups of tables know no ranks that stand in for single ones."""
-        for path, _, members in groups:
-            if (more := members.tables[self.model.copies[members.tables] > 1]).size:
-                message = f"{path[0]} does not know copies that rules of replicas give single tables"
-                self.fault(path, f"{message}, as {self.names[int(more[0])]!r}; leave one of both out")
-
-    def _refuse_caches_of_copies(self) -> None:
-        """Caches of full precision, whose rows averaging would miss, too."""
-        if self.model.replicas is None:
-            return
-        stated = np.array([table.precision_cache is not None for table in self.model.workload.tables], dtype=bool)
-        cached = np.flatnonzero((stated | self.precision.has_cache) & self._copied)
-        if len(cached):
-            message = "averaging copies misses what a precision cache has not written back; leave the cache out, of"
-            self.fault(("replicas",), f"{message} {self.names[int(cached[0])]!r} and any other, or replicas")
 
     def _apply(self, path: Path, limits: Limits, tables: Bools) -> None:
         said: list[str] = []
