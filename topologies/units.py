@@ -65,6 +65,8 @@ def _registry() -> "pint.UnitRegistry[float]":
 _TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
 """Seconds of the units in which flags say most times, so that these need no units library, which takes a quarter of a
 second to load."""
+_MOST_CHARACTERS = 100
+"""The most characters of a quantity: patterns and the units library take milliseconds, or more, for thousands."""
 # A number, then a unit that may itself hold digits only as an exponent: no arithmetic is evaluated.
 _QUANTITY = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([A-Za-zµμ$/*^ ]*)")
 
@@ -75,7 +77,7 @@ def parse_quantity(text: str, unit: str, example: str) -> float:
 
     Raises ValueError, with the remedy, for a missing, unknown or wrong unit and for what is no finite number.
     """
-    quantity = _QUANTITY.fullmatch(text.strip())
+    quantity = _QUANTITY.fullmatch(text.strip()) if len(text) <= _MOST_CHARACTERS else None
     if quantity is None:
         raise ValueError(f"{shown(text)} is not a quantity; write a number and a unit, for example {example}")
     number, name = float(quantity[1]), quantity[2].replace("$", "dollar").strip()
@@ -156,6 +158,8 @@ def _as_dumped(text: str, suffix: str) -> float | None:
 
     Plans hold their inputs so: to read them needs no units library, which takes a tenth of a second to load.
     """
+    if len(text) > _MOST_CHARACTERS:
+        return None
     number = text.removesuffix(suffix)
     return float(number) if number != text and _NUMBER.fullmatch(number) and math.isfinite(float(number)) else None
 

@@ -1,6 +1,7 @@
 """Quantities with units: what they mean, what is refused, and that a dumped model reads back."""
 
 import math
+import time
 
 import pytest
 from hypothesis import given
@@ -74,6 +75,8 @@ def test_decimal_and_binary_bits_and_bytes_are_kept_apart(text: str, unit: str, 
         ("1e999GB", "is not a finite number"),
         ("4 GB GB", "is not in byte"),
         ("4/GB", "is not a quantity"),
+        ("9" * 95 + "GB/s/s", "is not a quantity"),
+        ("1" + "x" * 10_000, "is not a quantity"),
     ],
 )
 def test_wrong_quantities_say_what_to_write(text: str, words: str) -> None:
@@ -81,6 +84,15 @@ def test_wrong_quantities_say_what_to_write(text: str, words: str) -> None:
     with pytest.raises(ValueError, match=words.replace("*", r"\*")) as caught:
         parse_quantity(text, "byte", "40GB")
     assert "40GB" in str(caught.value) or "finite" in words
+
+
+def test_long_texts_cost_no_time() -> None:
+    """Texts of 10,000 characters are refused before a pattern or the units library sees them."""
+    begin = time.process_time()
+    for number in range(500):
+        with pytest.raises(ValueError, match="is not a quantity"):
+            parse_quantity(f"1{'x' * 10_000}{number}", "byte", "40GB")
+    assert time.process_time() - begin < 1, "10 s where the units library sees them"
 
 
 @pytest.mark.parametrize(("value", "share"), [("10%", 0.1), (0.1, 0.1), ("0.1", 0.1), (0, 0), (1, 1), ("100%", 1)])

@@ -8,6 +8,7 @@ from topologies.cluster import Network
 from topologies.documents import Document
 from topologies.errors import Fault, InputError
 from topologies.importers.cards import shares
+from topologies.importers.catalog_topologies import catalog_topology
 from topologies.importers.devices import nvlink_of
 from topologies.importers.doubts import doubts
 from topologies.importers.facts import Fact, HostGroup, Level
@@ -15,7 +16,6 @@ from topologies.importers.merging import Merged
 from topologies.importers.quantities import quantity
 from topologies.loading import TOPOLOGIES, load_topology, read_topology
 
-QUERY = "nvidia-smi --query-gpu=name,memory.total --format=csv"
 ONLY_NAMED = ("host.ssd.", "host.scm.", "remote.", "links.front_end.", "price", "power", "reserve.")
 """What an accelerator's name says nothing of: taken only from a topology that --like names."""
 
@@ -153,7 +153,7 @@ def _like(merged: Merged, name: str | None) -> Like:
         (group.fields["accelerators.device"] for group in merged.groups if "accelerators.device" in group.fields), None
     )
     if name is None:
-        name = _of_device(merged, device)
+        name = catalog_topology(merged, device)
         words, network = f"assumed: from catalog {name}", None
     else:
         network = load_topology(name).network
@@ -163,35 +163,6 @@ def _like(merged: Merged, name: str | None) -> Like:
     first = document.data["nodes"][0]
     cells = dict(_flat(first))
     return Like(words, str(first["name"]), cells, network, network is not None)
-
-
-def _of_device(merged: Merged, device: Fact | None) -> str:
-    """The catalog's topology of a device: one with as many accelerators a node, its maker's before others."""
-    known: dict[str, list[tuple[bool, bool, str]]] = {}
-    count = merged.node.get("accelerators.count")
-    for name in TOPOLOGIES.names():
-        group = load_topology(name).nodes[0]
-        other = count is not None and group.accelerators.count != count.value
-        of_others = not name.startswith(("dgx", "hgx"))
-        known.setdefault(group.accelerators.device, []).append((other, of_others, name))
-    if device is None:
-        place = next(iter([*merged.node.values(), *(group.count for group in merged.groups)]))
-        message = (
-            f"no file says which accelerator the nodes have; add the output of `{QUERY}` (AMD: `rocm-smi"
-            " --showproductname`), or name a topology like"
-            f" theirs: --like {' | '.join(sorted(min(each)[2] for each in known.values()))}"
-        )
-        raise InputError([Fault(place.source, max(place.line, 1), 1, "accelerators.device", message)])
-    if device.value in known:
-        return min(known[device.value])[2]
-    family = str(device.value).partition("-")[0].partition(" ")[0]
-    near = sorted(min(each)[2] for kind, each in known.items() if kind.startswith(family))
-    choices = near or sorted(min(each)[2] for each in known.values())
-    message = (
-        f"the catalog has no {device.value!r}, so that its memory bandwidth and FLOP/s are not known; name the nearest"
-        f" topology: --like {' | '.join(choices)}"
-    )
-    raise InputError([Fault(device.source, max(device.line, 1), 1, "accelerators.device", message)])
 
 
 def _flat(data: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
