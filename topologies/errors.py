@@ -84,9 +84,7 @@ def printable(text: str, keep: str = "") -> str:
     """
     if text.isascii() and text.isprintable():
         return text
-    return "".join(
-        character.encode("unicode_escape").decode()
-        if character not in keep and unicodedata.category(character) in HIDDEN
-        else character
-        for character in text
-    )
+    for each in set(text):
+        if each not in keep and unicodedata.category(each) in HIDDEN:
+            text = text.replace(each, each.encode("unicode_escape").decode())
+    return text

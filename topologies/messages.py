@@ -103,11 +103,15 @@ def unknown_key(key: str, known: Iterable[str]) -> str:
     return f"unknown key{did_you_mean(key, known)}"
 
 
+_MOST_COMPARED = 200
+"""Characters of a word that are compared with names that are known."""
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """`"; did you mean 'x'?"`, or what there is to choose from."""
+    """`"; did you mean 'x'?"`, or what there is to choose from. Of a long word only the start is compared."""
     names = sorted(known)
     spelled = {name.lower(): name for name in names}
-    if close := difflib.get_close_matches(word.lower(), spelled, n=1, cutoff=0.6):
+    if close := difflib.get_close_matches(word[:_MOST_COMPARED].lower(), spelled, n=1, cutoff=0.6):
         return f"; did you mean {spelled[close[0]]!r}?"
     return f"; known here: {', '.join(names)}" if names else ""
 

@@ -2,7 +2,9 @@
 
 import csv
 import io
-from collections.abc import Iterable, Mapping, Sequence
+import itertools
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +94,7 @@ def _read_csv(
     if other := other_delimiter(header, delimiter):
         message = f"the fields are separated by {other!r}; separate them by {delimiter!r}"
         raise InputError.at(source, message, line=header_line, column=1)
-    positions = [field_position(lines, delimiter, header_line, k) for k in range(len(header))]
+    positions = field_positions(lines, delimiter, header_line, len(header))
     columns = _columns(header, source, positions, required, known)
     if not rows:
         raise InputError.at(source, "has no rows below its header", line=header_line, column=1)
@@ -152,16 +154,27 @@ def csv_records(lines: list[str], delimiter: str, source: str) -> list[tuple[int
 
 def field_position(lines: list[str], delimiter: str, start: int, ordinal: int) -> Position:
     """Where the field `ordinal` (from 0) begins of the record that starts in line `start` (from 1)."""
-    seen, quoted = 0, False
+    return field_positions(lines, delimiter, start, ordinal + 1)[ordinal]
+
+
+def field_positions(lines: list[str], delimiter: str, start: int, count: int) -> list[Position]:
+    """Where the first `count` fields begin of the record that starts in line `start` (from 1).
+
+    The start of the record stands for those that are not found, as where a quote is no field's first character.
+    """
+    found = list(itertools.islice(_field_starts(lines, delimiter, start), count))
+    return found + [(start, 1)] * (count - len(found))
+
+
+def _field_starts(lines: list[str], delimiter: str, start: int) -> Iterator[Position]:
+    yield start, 1
+    marks, quoted = re.compile(f'["{re.escape(delimiter)}]'), False
     for number in range(start, len(lines) + 1):
-        for column, character in enumerate(lines[number - 1], start=1):
-            if seen == ordinal:
-                return number, column
-            if character == '"':
+        for mark in marks.finditer(lines[number - 1]):
+            if mark[0] == '"':
                 quoted = not quoted
-            elif character == delimiter and not quoted:
-                seen += 1
-    return start, 1
+            elif not quoted:
+                yield number, mark.end() + 1
 
 
 def _read_parquet(path: Path, required: Sequence[str]) -> Document:

@@ -89,10 +89,10 @@ def test_wrong_quantities_say_what_to_write(text: str, words: str) -> None:
 def test_long_texts_cost_no_time() -> None:
     """Texts of 10,000 characters are refused before a pattern or the units library sees them."""
     begin = time.process_time()
-    for number in range(500):
+    for _ in range(1000):
         with pytest.raises(ValueError, match="is not a quantity"):
-            parse_quantity(f"1{'x' * 10_000}{number}", "byte", "40GB")
-    assert time.process_time() - begin < 1, "10 s where the units library sees them"
+            parse_quantity("1" + "x" * 10_000, "byte", "40GB")
+    assert time.process_time() - begin < 1.5, "4 s where the units library sees them"
 
 
 @pytest.mark.parametrize(("value", "share"), [("10%", 0.1), (0.1, 0.1), ("0.1", 0.1), (0, 0), (1, 1), ("100%", 1)])

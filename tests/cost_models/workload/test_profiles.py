@@ -1,6 +1,8 @@
 """A file of table profiles is read under our column names; what is wrong with it is said with a position."""
 
+import itertools
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -278,3 +280,16 @@ def test_a_file_that_is_no_list_of_tables(tmp_path: Path) -> None:
             read_profiles(path)
     with pytest.raises(InputError, match="cannot be read"):
         read_profiles(tmp_path / "absent.csv")
+
+
+def test_a_wide_header_costs_no_time(tmp_path: Path) -> None:
+    """Each fault of 8,000 unknown columns is at its own column, found in one pass over the line."""
+    names = [f'"a,{n}"' for n in range(8000)]
+    path = tmp_path / "wide.csv"
+    path.write_text(",".join(names) + "\n" + ",".join("1" * 8000) + "\n")
+    begin = time.process_time()
+    with pytest.raises(InputError) as caught:
+        read_profiles(path)
+    assert time.process_time() - begin < 3, "10 s where each column is looked for from the start of the line"
+    found = [fault.column for fault in caught.value.faults if fault.message.startswith("unknown column")]
+    assert found == list(itertools.accumulate((len(name) + 1 for name in names[:-1]), initial=1))
