@@ -1,5 +1,6 @@
 """Which files inputs are read from, for whoever must not write over them."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -33,6 +34,12 @@ def is_pipe(path: str | Path) -> bool:
         return Path(path).is_fifo()
     except (OSError, ValueError):
         return False
+
+
+def behind_links(path: str | Path) -> Path:
+    """The absolute path without links; a link that leads to itself stays one, for which `Path.resolve` has no error
+    that it promises."""
+    return Path(os.path.realpath(path))
 
 
 def note(path: Path) -> Path:

@@ -24,6 +24,8 @@ class Outputs:
 
         `folders` holds for each flag a folder and the pattern of the names that are written into it.
         """
+        from topologies.sources import behind_links
+
         self._files = {flag: path for flag, path in files.items() if path is not None}
         self._folders = {flag: (path, names) for flag, (path, names) in (folders or {}).items() if path is not None}
         for flag, given in inputs.items():
@@ -32,11 +34,11 @@ class Outputs:
         first: dict[Path, str] = {}
         for flag, path in self._files.items():
             _expect_place(flag, path)
-            other = first.setdefault(path.resolve(), flag)
+            other = first.setdefault(behind_links(path), flag)
             if other != flag:
                 raise typer.BadParameter(f"{path} is also the file of {other}; name two files", param_hint=flag)
         for flag, (path, _) in self._folders.items():
-            if path.exists() and not path.is_dir():
+            if (path.exists() or behind_links(path).is_symlink()) and not path.is_dir():
                 raise typer.BadParameter(f"{path} is not a folder; name one for the files", param_hint=flag)
 
     @contextmanager
@@ -73,11 +75,21 @@ def _is_same(path: Path, other: Path) -> bool:
 
 def _expect_place(flag: str, file: Path) -> None:
     """Refuse, before the work is done, a file that cannot be written after it."""
+    from topologies.sources import behind_links
+
+    if str(file) == "-":
+        raise typer.BadParameter("- is no file; name one, or leave the flag out", param_hint=flag)
     if file.is_dir():
         raise typer.BadParameter(f"{file} is a directory; name a file in it", param_hint=flag)
     if file.exists() and not file.is_file():
         raise typer.BadParameter(f"{file} is not a regular file; write --format json > {file}", param_hint=flag)
-    if not file.parent.is_dir():
-        raise typer.BadParameter(f"there is no directory {file.parent}", param_hint=flag)
-    if not os.access(file.parent, os.W_OK):
-        raise typer.BadParameter(f"files cannot be written in {file.parent}", param_hint=flag)
+    real = behind_links(file)
+    folder = f"{real.parent}, to which the link {file} leads" if file.is_symlink() else file.parent
+    if real.is_symlink():
+        raise typer.BadParameter(f"{file} is a link that leads to itself; name a file", param_hint=flag)
+    if not real.parent.is_dir():
+        raise typer.BadParameter(f"there is no directory {folder}", param_hint=flag)
+    if file.exists() and not os.access(file, os.W_OK):
+        raise typer.BadParameter(f"{file} is read-only; name another file, or allow writing to it", param_hint=flag)
+    if not os.access(real.parent, os.W_OK):
+        raise typer.BadParameter(f"files cannot be written in {folder}", param_hint=flag)

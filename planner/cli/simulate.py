@@ -164,10 +164,11 @@ def _expect_apart(trace: Path | None, chakra: Path | None, picture: Path | None)
     if chakra is None:
         return
     from planner.exporters.chakra import expect_empty
+    from topologies.sources import behind_links
 
     expect_empty(chakra)
     for flag, other in (("--trace", trace), ("--picture", picture and picture.parent)):
-        if other is not None and other.resolve() == chakra.resolve():
+        if other is not None and behind_links(other) == behind_links(chakra):
             raise typer.BadParameter(f"{chakra} is also the folder of {flag}; name two", param_hint="--chakra")
 
 

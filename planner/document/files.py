@@ -12,7 +12,10 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from topologies.errors import Fault, InputError
-from topologies.sources import note
+from topologies.sources import behind_links, note
+
+MOST_SHARED = 32
+"""Characters that a temporary file's name shares with its own: with all of them it may be too long a name."""
 
 
 def write_file(path: str | Path, content: bytes) -> None:
@@ -35,12 +38,13 @@ def replacing(path: str | Path) -> Iterator[BinaryIO]:
 
     Raises InputError if the place cannot be written.
     """
-    path = Path(path).resolve()
+    path = behind_links(path)
     try:
         mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o644
-        if path.exists() and not path.is_file():
+        if path.is_symlink() or (path.exists() and not path.is_file()):
             raise InputError.at(str(path), "is not a regular file")
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+        prefix = f".{path.name[:MOST_SHARED]}."
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=prefix, suffix=".tmp")
     except OSError as error:
         raise InputError.at(str(path), f"cannot be written: {error.strerror}") from None
     temporary = Path(name)

@@ -19,6 +19,7 @@ from planner.verification.coverage import coverage_fault
 from topologies.documents import did_you_mean
 from topologies.errors import Fault, InputError
 from topologies.sentences import counted
+from topologies.sources import behind_links
 
 PLAN, MANIFEST = "plan.json", "remap.json"
 TOLERANCE = 0.02
@@ -100,7 +101,7 @@ def write_remaps(plan: Plan, counts: CountSource, folder: Path, *, source: str =
         raise InputError.at(source, f"has no split table; {remedy}", path="tables")
     if (counts.path / MANIFEST).exists():
         raise InputError.at(str(counts.path), "holds remap tables, which an export wrote, not counts")
-    if counts.path.resolve() == folder.resolve():
+    if behind_links(counts.path) == behind_links(folder):
         raise InputError.at(str(folder), "holds the counts; write the remap tables into another folder")
     _expect_counts(placed, counts, split)
     make_folder(folder)

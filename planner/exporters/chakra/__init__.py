@@ -10,6 +10,7 @@ from planner.exporters.chakra.communication import MOST_PAIRED_RANKS, AllToAll
 from planner.exporters.chakra.network import ReplayNetwork
 from planner.exporters.chakra.trace import Traces
 from topologies.errors import InputError
+from topologies.sources import behind_links
 
 NAME = "step"
 """Traces are `step.<npu>.et`."""
@@ -24,7 +25,7 @@ def write_chakra(simulation: Simulation, directory: str | Path, all_to_all: AllT
     has as much as the one with most; without either, pairs among up to MOST_PAIRED_RANKS ranks. Raises InputError for
     what ASTRA-sim cannot express, and if the directory cannot be written or holds anything.
     """
-    directory = Path(directory).resolve()
+    directory = behind_links(directory)
     expect_empty(directory)
     chosen = all_to_all or ("pairs" if simulation.network.world <= MOST_PAIRED_RANKS else "collectives")
     network = ReplayNetwork(simulation)

@@ -11,6 +11,7 @@ from planner.reports.timeline.kineto import documents
 from planner.reports.timeline.picture import picture
 from planner.reports.timeline.slices import loads, sample, slices
 from topologies.errors import InputError
+from topologies.sources import behind_links
 
 MOST_RANKS = 8
 """The most ranks of which traces are written unless others are asked for."""
@@ -23,7 +24,7 @@ def write_timeline(simulation: Simulation, directory: str | Path, ranks: Sequenc
     Without `ranks`: all of them up to MOST_RANKS, else the critical one and the first of some nodes. Raises InputError
     for ranks that do not exist, and if the directory cannot be written or holds traces of other ranks.
     """
-    directory = Path(directory).resolve()
+    directory = behind_links(directory)
     chosen = sample(simulation, MOST_RANKS) if ranks is None else sorted(set(ranks))
     world = simulation.network.world
     if not chosen or chosen[0] < 0 or chosen[-1] >= world:
