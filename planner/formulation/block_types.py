@@ -1,6 +1,6 @@
 """The block types of options: one way to cut tables after the other, for all tables that it applies to."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -52,11 +52,6 @@ class BlockTypes(NamedTuple):
     def of_tables(self, kept: Bools) -> "BlockTypes":
         """Those of the tables [T] that are kept."""
         return self if kept.all() else self.take(kept[self.table])
-
-
-def joined(parts: Sequence[BlockTypes]) -> BlockTypes:
-    """All of them, one after the other."""
-    return BlockTypes._make(map(np.concatenate, zip(*parts, strict=True)))
 
 
 def block_types(space: Space, tier: int) -> list[BlockTypes]:

@@ -1,6 +1,7 @@
 """Every legal way to hold each table, and the planning problem made of them."""
 
 import itertools
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -19,7 +20,7 @@ from cost_models.shards import (
     PlacementTier,
 )
 from planner.formulation.allowed_choices import AllowedChoices, allowed_states
-from planner.formulation.block_types import BlockTypes, block_types, joined
+from planner.formulation.block_types import BlockTypes, block_types
 from planner.formulation.choice_rules import allowed_choices
 from planner.formulation.option_space import EVERY_CUT, EVERY_CUT_IN_HBM, FEW_CUTS, MOST_UNITS, Cuts, Space
 from planner.formulation.policy import Policy
@@ -151,64 +152,82 @@ def enumerate_options(
         found = enumerate_options(variants.costed(model), choices.of_variants(), fractions, cuts)
         return replace(found, table=variants.table[found.table], variant=found.table, choices=choices)
     if cuts is not None:
-        return _enumerated(Space(model, choices, cuts), fractions)
+        return _Parts(Space(model, choices, cuts), fractions).options()
     for cuts, most_blocks in MOST_BLOCKS:
         space = Space(model, choices, cuts)
         if len(model.tables.rows) <= most_blocks and space.units.max(initial=0) <= MOST_UNITS:
-            options = _enumerated(space, fractions)
-            if len(options.block_option) <= most_blocks:
-                return options
-    return _enumerated(Space(model, choices, FEW_CUTS), fractions)
+            parts = _Parts(space, fractions, most_blocks)
+            if parts.blocks <= most_blocks:
+                return parts.options()
+    return _Parts(Space(model, choices, FEW_CUTS), fractions).options()
 
 
-def _enumerated(space: Space, fractions: CacheFractions | None) -> Options:
-    model, choices = space.model, space.choices
-    parts: list[BlockTypes] = []
-    way_of_part: list[tuple[int, Floats, int, int]] = []
-    dtypes = np.flatnonzero(choices.dtypes.any(axis=0)).tolist()
-    tried = fixed_fractions(coarse_fractions(model) if fractions is None else fractions, choices)
-    for code, tier in enumerate(PLACEMENT_TIERS):
-        variants = block_types(space, code)
+class _Parts:
+    """The block types of a space, one way to cut and hold tables after the other."""
+
+    def __init__(self, space: Space, fractions: CacheFractions | None, most_blocks: float = math.inf) -> None:
+        """More than `most_blocks` are not completed."""
+        self._space, self._fractions = space, fractions
+        # The policy may allow nothing.
+        none = np.zeros(0, dtype=np.int64)
+        self._parts = [BlockTypes(none, none, none, none, none, none.astype(bool), none, none)]
+        self._ways: list[tuple[int, Floats, int, int]] = [(0, np.zeros(len(space.model.tables.rows)), 0, 0)]
+        self.blocks = 0
+        tried = coarse_fractions(space.model) if fractions is None else fractions
+        tried = fixed_fractions(tried, space.choices)
+        for code, tier in enumerate(PLACEMENT_TIERS):
+            self._add_tier(code, tried[tier])
+            if self.blocks > most_blocks:
+                return
+
+    def _add_tier(self, code: int, tried: Floats) -> None:
+        """Add the block types of a tier, for each of the shares `tried` [T, n], formats and places of the state."""
+        choices, variants = self._space.choices, block_types(self._space, code)
         if not variants:
-            continue
-        states = allowed_states(choices, code)
+            return
+        dtypes, states = np.flatnonzero(choices.dtypes.any(axis=0)).tolist(), allowed_states(choices, code)
         places = np.flatnonzero(states.any(axis=0)).tolist()
-        for of_table, dtype, state in itertools.product(tried[tier].T, dtypes, places):
+        for of_table, dtype, state in itertools.product(tried.T, dtypes, places):
             kept = ~np.isnan(of_table) & choices.dtypes[:, dtype] & states[:, state]
-            parts += [variant.of_tables(kept) for variant in variants]
-            way_of_part += [(code, of_table, dtype, state)] * len(variants)
-    none = np.zeros(0, dtype=np.int64)
-    # The policy may allow nothing.
-    parts.append(BlockTypes(none, none, none, none, none, none.astype(bool), none, none))
-    way_of_part.append((0, np.zeros(len(model.tables.rows)), 0, 0))
-    number = np.repeat(np.arange(len(parts)), [len(part.table) for part in parts])
-    all_types = joined(parts)
-    order = np.lexsort((all_types.units, number, all_types.table))
-    table, sharding, columns, count, units, usual, rows, holders = all_types.take(order)
-    number = number[order]
-    opens = np.ones(len(table), dtype=bool)
-    opens[1:] = (table[1:] != table[:-1]) | (number[1:] != number[:-1])
-    first = np.flatnonzero(opens)
-    tier_of, fraction_of, dtype_of, state_of = (np.array(values) for values in zip(*way_of_part, strict=True))
-    return Options(
-        table=table[first],
-        tier=tier_of[number[first]],
-        cache_fraction=fraction_of[number[first], table[first]],
-        dtype=dtype_of[number[first]],
-        state=state_of[number[first]],
-        units=np.where(units[first] > 0, space.units[table[first]], 0),
-        block_option=np.cumsum(opens) - 1,
-        block_sharding=sharding,
-        block_columns=columns,
-        block_count=count,
-        block_units=units,
-        choices=choices,
-        cuts=space.cuts,
-        block_usual=usual,
-        block_rows=rows,
-        block_holders=holders,
-        fractions=fractions,
-    )
+            added = [variant.of_tables(kept) for variant in variants]
+            self._parts += added
+            self._ways += [(code, of_table, dtype, state)] * len(variants)
+            self.blocks += sum(len(part.table) for part in added)
+
+    def options(self) -> Options:
+        """Return all of them, table by table."""
+        space, parts = self._space, self._parts
+        number = np.repeat(np.arange(len(parts)), [len(part.table) for part in parts])
+        table, units = (np.concatenate(values) for values in zip(*((p.table, p.units) for p in parts), strict=True))
+        order = np.lexsort((units, number, table))
+        number = number[order]
+        # One after the other: of very many block types every copy touches memory.
+        table, sharding, columns, count, units, usual, rows, holders = (
+            np.concatenate(values)[order] for values in zip(*parts, strict=True)
+        )
+        opens = np.ones(len(table), dtype=bool)
+        opens[1:] = (table[1:] != table[:-1]) | (number[1:] != number[:-1])
+        first = np.flatnonzero(opens)
+        tier_of, fraction_of, dtype_of, state_of = (np.array(values) for values in zip(*self._ways, strict=True))
+        return Options(
+            table=table[first],
+            tier=tier_of[number[first]],
+            cache_fraction=fraction_of[number[first], table[first]],
+            dtype=dtype_of[number[first]],
+            state=state_of[number[first]],
+            units=np.where(units[first] > 0, space.units[table[first]], 0),
+            block_option=np.cumsum(opens) - 1,
+            block_sharding=sharding,
+            block_columns=columns,
+            block_count=count,
+            block_units=units,
+            choices=space.choices,
+            cuts=space.cuts,
+            block_usual=usual,
+            block_rows=rows,
+            block_holders=holders,
+            fractions=self._fractions,
+        )
 
 
 def build_problem(model: CostModel, options: Options) -> Problem:

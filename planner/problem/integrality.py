@@ -14,6 +14,8 @@ NEAR = 1e-6
 """Distance from a whole number within which a ratio of loads counts as whole."""
 MOST_TIMES = 2.0**40
 """Times the amount that a load may be: the doubles of far larger ones are all whole, whatever they stand for."""
+SAMPLE = 1000
+"""Loads that are looked at before all of them are."""
 MOST_PARTS = 8
 """The amount is the smallest load, or that over a number up to this."""
 
@@ -54,8 +56,12 @@ def _least(problem: Problem, load: Floats, column: int) -> float:
 def _multiples(load: Floats) -> tuple[Ints | None, float]:
     """[B] how many times each load holds an amount at least, and the amount; None where there is none."""
     positive = load[load > 0]
+    least = positive.min()
     for parts in range(1, MOST_PARTS + 1):
-        amount = positive.min() / parts
+        amount = least / parts
+        some = positive[:SAMPLE] / amount
+        if (np.abs(some - np.round(some)) > NEAR).any():
+            continue
         times = np.round(positive / amount)
         if times.max() < MOST_TIMES and (np.abs(positive / amount - times) <= NEAR).all():
             times_of_block = np.zeros(len(load), dtype=np.int64)

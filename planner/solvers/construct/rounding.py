@@ -193,24 +193,24 @@ def fill(fluid: Fluid, solution: FluidSolution, choices: Ints, usable: Bools, he
     table = fluid.problem.table_of_block[choice]
     tables, first = np.unique(table, return_index=True)
     last = [*first[1:].tolist(), len(choice)]
-    chosen = np.full((len(tables), FILL_CELLS + 1), -1)
+    chosen = np.zeros((len(tables), FILL_CELLS + 1), dtype=np.min_scalar_type(np.bincount(table).max()))
     for n, (begin, end) in enumerate(zip(first.tolist(), last, strict=True)):
         before = least.copy()
-        for i in range(begin, end):
+        for number, i in enumerate(range(begin, end), start=1):
             by = int(step[i])
             source, target = slice(max(-by, 0), len(least) - max(by, 0)), slice(max(by, 0), len(least) - max(-by, 0))
             with_it = before[source] + cost[i]
             better = with_it < least[target]
             np.copyto(least[target], with_it, where=better)
-            np.copyto(chosen[n, target], i, where=better)
+            np.copyto(chosen[n, target], number, where=better)
     at = int(np.floor(budget / cell)) + middle
     if not np.isfinite(least[: at + 1]).any():
         return choices
     at = int(least[: at + 1].argmin())
     filled = choices.copy()
     for n in range(len(tables) - 1, -1, -1):
-        i = int(chosen[n, at])
-        if i >= 0:
+        if chosen[n, at]:
+            i = int(first[n]) + int(chosen[n, at]) - 1
             filled[tables[n]] = choice[i]
             at -= int(step[i])
     _, size = fluid.usage(solution.multipliers, filled)
