@@ -1,5 +1,6 @@
 """`planner simulate`: training steps of a plan, event by event."""
 
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -7,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from planner.cli import flags, streams, values
+from planner.cli.flag_groups import grouped
 from planner.cli.outputs import Outputs
 from planner.cli.streams import Format
 from topologies.sentences import counted
@@ -28,22 +30,21 @@ STEPS = 20
 """Steps to simulate where something varies and no number is given."""
 
 
-def simulate(
-    plan: Annotated[Path, typer.Argument(metavar="PLAN", help="A plan document.", show_default=False)],
-    steps: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=1, help=f"Steps to simulate. Unset: {STEPS} where they differ, else 1."),
-    ] = None,
+@dataclass(frozen=True)
+class ConditionFlags:
+    """What varies from step to step, and what is slow or lost."""
+
     pooling: Annotated[
-        bool, typer.Option(help="Draw the number of ids of each step from the tables' pooling_std.")
-    ] = True,
+        bool,
+        typer.Option(help="Draw the number of ids of each step from the tables' pooling_std."),
+    ] = True
     jitter: Annotated[
         str, typer.Option(metavar="SHARE", help="Variation of every rank's device time from step to step, as in 5%.")
-    ] = "0%",
+    ] = "0%"
     slow_rank: Annotated[
         list[str] | None,
         typer.Option(metavar="RANK=FACTOR", help="A straggler: with 3=1.5 rank 3 takes 1.5 times as long."),
-    ] = None,
+    ] = None
     slow_link: Annotated[
         list[str] | None,
         typer.Option(
@@ -51,22 +52,49 @@ def simulate(
             help="Remaining bandwidth of a link: nic:4=50%, link:7=25% (scale-up port); also host_link, pcie, ddr,"
             " ssd, scm, remote.",
         ),
-    ] = None,
+    ] = None
     lost_card: Annotated[
         str | None, typer.Option(metavar="A,B,...", help="Failed scale-out cards; their ranks use another card.")
-    ] = None,
+    ] = None
     data_loading: Annotated[
         bool, typer.Option("--data-loading", help="Also wait for training data on the front-end network.")
-    ] = False,
+    ] = False
     draw_rows: Annotated[
         bool,
         typer.Option("--draw-rows", help="Draw a batch's ids, count rows and misses; not expected by access curves."),
-    ] = False,
+    ] = False
     inverse_roots: Annotated[
         bool,
         typer.Option("--inverse-roots", help="Each step takes Shampoo's inverse roots, not the mean step's share."),
-    ] = False,
-    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Seed: same plan and seed, same steps.")] = 0,
+    ] = False
+    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Seed: same plan and seed, same steps.")] = 0
+
+    def read(self) -> "Conditions":
+        """The conditions that the flags state."""
+        from cost_models.simulator.conditions import Conditions
+
+        return Conditions(
+            pooling=self.pooling,
+            jitter=values.share("--jitter", self.jitter),
+            slow_ranks=dict(_slow_rank(text) for text in self.slow_rank or ()),
+            slow_links=dict(_slow_link(text) for text in self.slow_link or ()),
+            lost_cards=() if self.lost_card is None else values.numbers("--lost-card", self.lost_card),
+            data_loading=self.data_loading,
+            draws_rows=self.draw_rows,
+            with_roots=self.inverse_roots,
+            seed=self.seed,
+        )
+
+
+@grouped
+def simulate(
+    *,
+    plan: Annotated[Path, typer.Argument(metavar="PLAN", help="A plan document.", show_default=False)],
+    steps: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help=f"Steps to simulate. Unset: {STEPS} where they differ, else 1."),
+    ] = None,
+    conditions: ConditionFlags,
     trace: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Write the timeline here: one Kineto trace per rank, for Perfetto and HTA."),
@@ -120,25 +148,13 @@ def simulate(
     from planner.verification import simulation
     from planner.verification.loading import load_plan
 
-    conditions = _conditions(
-        pooling=pooling,
-        jitter=jitter,
-        slow_rank=slow_rank or [],
-        slow_link=slow_link or [],
-        lost_card=lost_card,
-        data_loading=data_loading,
-        draw_rows=draw_rows,
-        inverse_roots=inverse_roots,
-        seed=seed,
-    )
+    adverse = conditions.read()
     streams.doing(f"reading {plan.name}")
     document = load_plan(plan)
     if document.objective is None:
         raise typer.BadParameter("the plan places nothing", param_hint="PLAN")
     try:
-        outcome = simulation.simulate_conditions(
-            document, steps, conditions, default_steps=STEPS, progress=streams.doing
-        )
+        outcome = simulation.simulate_conditions(document, steps, adverse, default_steps=STEPS, progress=streams.doing)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="the steps and conditions") from None
     chosen = None if ranks is None else values.numbers("--ranks", ranks)
@@ -178,35 +194,6 @@ def _write_chakra(simulation: "Simulation", directory: Path, all_to_all: AllToAl
     streams.doing(f"writing Chakra traces to {directory.name}")
     files = write_chakra(simulation, directory, all_to_all.value if all_to_all else None)
     streams.say(f"wrote {counted(len(files), 'Chakra trace')} to {directory}, and a network and a system for ASTRA-sim")
-
-
-def _conditions(
-    *,
-    pooling: bool,
-    jitter: str,
-    slow_rank: list[str],
-    slow_link: list[str],
-    lost_card: str | None,
-    data_loading: bool,
-    draw_rows: bool,
-    inverse_roots: bool,
-    seed: int,
-) -> "Conditions":
-    from cost_models.simulator.conditions import Conditions
-
-    ranks = dict(_slow_rank(text) for text in slow_rank)
-    links = dict(_slow_link(text) for text in slow_link)
-    return Conditions(
-        pooling=pooling,
-        jitter=values.share("--jitter", jitter),
-        slow_ranks=ranks,
-        slow_links=links,
-        lost_cards=() if lost_card is None else values.numbers("--lost-card", lost_card),
-        data_loading=data_loading,
-        draws_rows=draw_rows,
-        with_roots=inverse_roots,
-        seed=seed,
-    )
 
 
 def _slow_rank(text: str) -> tuple[int, float]:
