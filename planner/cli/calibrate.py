@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from planner.cli import flags, streams, values
+from planner.cli.flag_groups import grouped
 from planner.cli.outputs import Outputs
 from planner.cli.streams import Format, Record
 from topologies.sentences import counted
@@ -18,7 +20,61 @@ if TYPE_CHECKING:
     from cost_models.coefficients import CollectiveCoefficients
 
 
+@dataclass(frozen=True)
+class OutputFlags:
+    """What is written, drawn and printed."""
+
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write the coefficients here.")
+    ] = None
+    measurements: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the measurements of this machine here, as a table to calibrate from."),
+    ] = None
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Plot predicted against measured times (.png, .svg).")
+    ] = None
+    output_format: flags.FormatFlag = Format.TABLE
+
+    def expect_places(self, files: Sequence[Path]) -> None:
+        """Raise BadParameter where a file cannot be written or is one to read, before anything is measured."""
+        Outputs({"--output": self.output, "--measurements": self.measurements, "--plot": self.plot}, {"FILE": files})
+        if self.plot is not None:
+            from cost_models.calibration.plots import FORMATS
+
+            if self.plot.suffix not in FORMATS:
+                message = f"{self.plot.name!r} is not a picture file; end it with {' or '.join(FORMATS)}"
+                raise typer.BadParameter(message, param_hint="--plot")
+
+    def write(self, text: str) -> None:
+        """Write a coefficient file where one is asked for."""
+        if self.output is not None:
+            from planner.document.files import write_file
+
+            write_file(self.output, text.encode())
+            streams.say(f"wrote {self.output}")
+
+    def write_measurements(self, rows: "pd.DataFrame") -> None:
+        """Write what was measured where it is asked for."""
+        if self.measurements is not None:
+            from planner.document import spreadsheets
+            from planner.document.files import write_file
+
+            write_file(self.measurements, spreadsheets.of_frame(rows).encode())
+            streams.say(f"wrote {self.measurements}")
+
+    def draw(self, rows: "Callable[[], pd.DataFrame]", title: str) -> None:
+        """Draw predicted against measured where a picture is asked for."""
+        if self.plot is not None:
+            from cost_models.calibration.plots import predicted_against_measured
+
+            predicted_against_measured(rows(), self.plot, title)
+            streams.say(f"wrote {self.plot}")
+
+
+@grouped
 def calibrate(
+    *,
     device: Annotated[
         str,
         typer.Option(metavar="NAME", help="The device's name in topologies; without FILE, cpu or cuda."),
@@ -53,17 +109,7 @@ def calibrate(
             metavar="N,...", help="cpu: measure gloo collectives among this many processes, as in 2,4, and no kernels."
         ),
     ] = None,
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write the coefficients here.")
-    ] = None,
-    measurements: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write the measurements of this machine here, as a table to calibrate from."),
-    ] = None,
-    plot: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Plot predicted against measured times (.png, .svg).")
-    ] = None,
-    output_format: flags.FormatFlag = Format.TABLE,
+    to: OutputFlags,
 ) -> None:
     """Fit coefficients to measurements.
 
@@ -83,35 +129,22 @@ def calibrate(
       planner calibrate --device cpu --processes 2,4 --name MY-CPU -o gloo.yaml
       planner calibrate kernels.csv --device MY-GPU --where placement=hbm
     """
-    expect_places(output, measurements, plot, files or ())
+    to.expect_places(files or ())
     streams.doing("measuring" if not files else f"reading {counted(len(files), 'file')}")
     with extras():
         if processes is not None:
             flags.expect_unused("with --processes", files=files, where=where)
-            among_processes(
-                device, name, link, bandwidth, processes, output, measurements, plot, output_format, quick=quick
-            )
+            among_processes(device, name, link, bandwidth, processes, to, quick=quick)
             return
         if not files:
             flags.expect_unused("without FILE", link=link, bandwidth=bandwidth, where=where)
-            this_machine(device, name, output, measurements, plot, output_format, quick=quick)
+            this_machine(device, name, to, quick=quick)
             return
-        flags.expect_unused("with FILE", name=name, quick=quick or None, measurements=measurements)
+        flags.expect_unused("with FILE", name=name, quick=quick or None, measurements=to.measurements)
         if are_collectives(files, link):
-            collectives(files, device, link, bandwidth, output, plot, output_format)
+            collectives(files, device, link, bandwidth, to)
         else:
-            kernels(files, device, where, output, plot, output_format)
-
-
-def expect_places(output: Path | None, measurements: Path | None, plot: Path | None, files: Sequence[Path]) -> None:
-    """Raise BadParameter where a file cannot be written or is one to read, before anything is measured."""
-    Outputs({"--output": output, "--measurements": measurements, "--plot": plot}, {"FILE": files})
-    if plot is not None:
-        from cost_models.calibration.plots import FORMATS
-
-        if plot.suffix not in FORMATS:
-            known = " or ".join(FORMATS)
-            raise typer.BadParameter(f"{plot.name!r} is not a picture file; end it with {known}", param_hint="--plot")
+            kernels(files, device, where, to)
 
 
 @contextmanager
@@ -140,15 +173,7 @@ def are_collectives(files: Sequence[Path], link: str | None) -> bool:
     return link is not None or not all(is_of_kernels(path) for path in files)
 
 
-def collectives(
-    files: Sequence[Path],
-    device: str,
-    link: str | None,
-    bandwidth: str | None,
-    output: Path | None,
-    plot: Path | None,
-    output_format: Format,
-) -> None:
+def collectives(files: Sequence[Path], device: str, link: str | None, bandwidth: str | None, to: OutputFlags) -> None:
     """Laws of collectives."""
     from cost_models.calibration.measurements import read
 
@@ -156,7 +181,7 @@ def collectives(
         raise typer.BadParameter("collectives need --link and --bandwidth")
     bytes_per_s = rate_of(bandwidth)
     rows, source = read(files), "planner calibrate: " + ", ".join(file.name for file in files)
-    collective_laws(rows, device, link, bytes_per_s, source, output, plot, output_format)
+    collective_laws(rows, device, link, bytes_per_s, source, to)
 
 
 def collective_laws(
@@ -165,9 +190,7 @@ def collective_laws(
     link: str,
     bytes_per_s: float,
     source: str,
-    output: Path | None,
-    plot: Path | None,
-    output_format: Format,
+    to: OutputFlags,
     *,
     among_processes: bool = False,
 ) -> None:
@@ -175,13 +198,13 @@ def collective_laws(
     from cost_models.calibration.collectives import calibrated, predicted_beside_measured
     from cost_models.calibration.files import collective_file
 
-    name = output.stem if output else device
+    name = to.output.stem if to.output else device
     streams.doing("fitting")
     origin = {"device": device, "link": link, "source": source}
     coefficients = calibrated(rows, name=name, bytes_per_s=bytes_per_s, among_processes=among_processes, **origin)
-    write(output, collective_file(coefficients))
-    draw(plot, lambda: predicted_beside_measured(rows, coefficients), f"{device}, {link}")
-    streams.write_records(law_records(coefficients), output_format)
+    to.write(collective_file(coefficients))
+    to.draw(lambda: predicted_beside_measured(rows, coefficients), f"{device}, {link}")
+    streams.write_records(law_records(coefficients), to.output_format)
 
 
 def among_processes(
@@ -190,10 +213,7 @@ def among_processes(
     link: str | None,
     bandwidth: str | None,
     processes: str,
-    output: Path | None,
-    measurements: Path | None,
-    plot: Path | None,
-    output_format: Format,
+    to: OutputFlags,
     *,
     quick: bool,
 ) -> None:
@@ -209,12 +229,11 @@ def among_processes(
     with streams.progress() as report:
         sizes = gloo.QUICK_BYTES if quick else gloo.BUFFER_BYTES
         rows = gloo.measure([int(count) for count in counts], sizes, report)
-    if measurements is not None:
-        _write_measurements(measurements, rows)
+    to.write_measurements(rows)
     source = f"planner calibrate --device cpu --processes {processes}{' --quick' * quick}: {gloo.software()}"
     called = name or microbenchmarks.device_name("cpu")
     where = link or gloo.LINK
-    collective_laws(rows, called, where, bytes_per_s, source, output, plot, output_format, among_processes=True)
+    collective_laws(rows, called, where, bytes_per_s, source, to, among_processes=True)
 
 
 def rate_of(bandwidth: str) -> float:
@@ -243,20 +262,13 @@ def law_records(coefficients: "CollectiveCoefficients") -> list[Record]:
     ]
 
 
-def kernels(
-    files: Sequence[Path],
-    device: str,
-    where: Sequence[str] | None,
-    output: Path | None,
-    plot: Path | None,
-    output_format: Format,
-) -> None:
+def kernels(files: Sequence[Path], device: str, where: Sequence[str] | None, to: OutputFlags) -> None:
     """What a device achieves, from kernels that were measured before."""
     from cost_models.calibration.kernel_tables import read
 
     rows = read(files, conditions(where or ()))
     source = "planner calibrate: " + ", ".join([*(file.name for file in files), *(where or ())])
-    device_terms(rows, device, device, source, output, plot, output_format)
+    device_terms(rows, device, device, source, to)
 
 
 def conditions(where: Sequence[str]) -> dict[str, str]:
@@ -270,16 +282,7 @@ def conditions(where: Sequence[str]) -> dict[str, str]:
     return wanted
 
 
-def this_machine(
-    device: str,
-    name: str | None,
-    output: Path | None,
-    measurements: Path | None,
-    plot: Path | None,
-    output_format: Format,
-    *,
-    quick: bool,
-) -> None:
+def this_machine(device: str, name: str | None, to: OutputFlags, *, quick: bool) -> None:
     """What this machine's device achieves, from microbenchmarks."""
     from cost_models.calibration import microbenchmarks
 
@@ -287,21 +290,12 @@ def this_machine(
     origin = f"planner calibrate --device {here}{' --quick' * quick}: {microbenchmarks.software(here)}"
     with streams.progress() as report:
         rows = microbenchmarks.measure(here, microbenchmarks.plan_for(here, quick=quick), report)
-    if measurements is not None:
-        _write_measurements(measurements, rows)
+    to.write_measurements(rows)
     base = "CPU" if here == "cpu" else "default"
-    device_terms(rows, name or microbenchmarks.device_name(here), base, origin, output, plot, output_format)
+    device_terms(rows, name or microbenchmarks.device_name(here), base, origin, to)
 
 
-def device_terms(
-    rows: "pd.DataFrame",
-    name: str,
-    base: str,
-    source: str,
-    output: Path | None,
-    plot: Path | None,
-    output_format: Format,
-) -> None:
+def device_terms(rows: "pd.DataFrame", name: str, base: str, source: str, to: OutputFlags) -> None:
     """Fit, say what the measurements leave open, write and draw; what is not measured is as of the device `base`."""
     from cost_models.calibration.files import device_file
     from cost_models.calibration.kernels import calibrate as fitted
@@ -313,33 +307,7 @@ def device_terms(
     terms = fitted(rows, source, others.sector_bytes.value)
     for words in terms.left_open:
         streams.say(f"left out: {words}")
-    write(output, device_file(device_coefficients_of(terms, name, source, others)))
-    draw(plot, lambda: terms.predicted, name)
+    to.write(device_file(device_coefficients_of(terms, name, source, others)))
+    to.draw(lambda: terms.predicted, name)
     records = [term.record() for term in terms.terms]
-    streams.write_records(records, output_format, formats={"value": "{:.4g}".format})
-
-
-def write(output: Path | None, text: str) -> None:
-    """Write a coefficient file where one is asked for."""
-    if output is not None:
-        from planner.document.files import write_file
-
-        write_file(output, text.encode())
-        streams.say(f"wrote {output}")
-
-
-def _write_measurements(path: Path, rows: "pd.DataFrame") -> None:
-    from planner.document import spreadsheets
-    from planner.document.files import write_file
-
-    write_file(path, spreadsheets.of_frame(rows).encode())
-    streams.say(f"wrote {path}")
-
-
-def draw(plot: Path | None, rows: "Callable[[], pd.DataFrame]", title: str) -> None:
-    """Draw predicted against measured where a picture is asked for."""
-    if plot is not None:
-        from cost_models.calibration.plots import predicted_against_measured
-
-        predicted_against_measured(rows(), plot, title)
-        streams.say(f"wrote {plot}")
+    streams.write_records(records, to.output_format, formats={"value": "{:.4g}".format})
