@@ -8,6 +8,7 @@ from cost_models.registry import cost_model
 from cost_models.shards import HBM, TABLE_WISE, Blocks
 from cost_models.workload.models import Workload
 from planner.verification.verify import verify
+from tests.oracles.agreement import expect_near_simulation
 from tests.oracles.instances import node_group, topology, workload
 from topologies.errors import InputError
 
@@ -52,9 +53,7 @@ def test_weights_have_the_bytes_of_their_numbers(compressor: str, numbers: int) 
 def test_estimate_and_simulation_agree(compressor: str, tier: str) -> None:
     """Of plans of compressed tables in any tier, which are verified; what compressing changes has the same sign."""
     found = planner.plan(CLUSTER, _workload(compressor), tiers=[tier], effort=0)
-    assert found.objective is not None
-    assert found.simulated is not None
-    assert found.simulated.step_s == pytest.approx(found.objective.step_s, rel=0.05)
+    expect_near_simulation(found, 0.05)
     assert verify(found) == []
     rows = {int((table.shards.row_start + table.shards.rows).max()) for table in found.tables}
     assert rows == {-(-ROWS // 8) if compressor != "dim:8" else ROWS}

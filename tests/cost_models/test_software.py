@@ -23,6 +23,7 @@ from cost_models.software import (
 from cost_models.step import StepModel
 from cost_models.workload.models import Workload
 from planner import plan
+from tests.oracles.agreement import expect_near_simulation
 from tests.oracles.instances import node_group, topology, workload
 from topologies.loading import load_topology
 
@@ -132,9 +133,7 @@ def test_a_mode_says_how_often_activations_cross_memory(mode: str | None, passes
     asked = model_of(software_mode=mode, pipeline="none")
     assert software_of(asked).activation_passes.value == passes
     found = plan(topology(node_group("a", ranks=2)), asked, effort=0)
-    assert found.objective is not None
-    assert found.simulated is not None
-    assert found.simulated.step_s == pytest.approx(found.objective.step_s, rel=0.05)
+    expect_near_simulation(found, 0.05)
 
 
 def test_hugectr_keeps_the_passes_that_were_fitted() -> None:

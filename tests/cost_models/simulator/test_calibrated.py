@@ -21,6 +21,7 @@ from planner.planning.planning import plan
 from planner.reports import plan_summary
 from planner.reports.explanation import render_plan
 from planner.verification.verify import verify
+from tests.oracles.agreement import steps_s
 from topologies.cluster import Topology
 from topologies.loading import load_topology
 
@@ -91,9 +92,7 @@ def steps(sharding: str, **rule: str) -> tuple[float, float]:
     cluster, workload = inputs()
     policy = Policy.model_validate({"shardings": [sharding], "tiers": ["hbm"], **rule})
     made = plan(cluster, workload, policy=policy, effort=0)
-    assert made.objective is not None
-    assert made.simulated is not None
-    return made.objective.step_s, made.simulated.step_s
+    return steps_s(made)
 
 
 EVICTED = {

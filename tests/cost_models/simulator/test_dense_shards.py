@@ -12,6 +12,7 @@ from cost_models.workload.models import Workload
 from planner.document.plan import Plan
 from planner.formulation.dense_choices import with_sharding
 from planner.planning.planning import plan
+from tests.oracles.agreement import steps_s
 from tests.oracles.instances import workload
 from tests.oracles.wukong import dgx_h100, wukong
 
@@ -22,9 +23,8 @@ def _planned(nodes: int, model: Workload, sharding: DenseSharding) -> Plan:
 
 def _off(found: Plan) -> float:
     """How far the estimate is from the simulated step."""
-    assert found.objective is not None
-    assert found.simulated is not None
-    return found.objective.step_s / found.simulated.step_s - 1
+    estimated_s, simulated_s = steps_s(found)
+    return estimated_s / simulated_s - 1
 
 
 def _drawn(random: np.random.Generator, samples: int) -> Workload:

@@ -13,6 +13,7 @@ from planner.formulation.policy import Policy
 from planner.planning.planning import plan
 from planner.reports.memory import of_plan
 from planner.verification.verify import verify
+from tests.oracles.agreement import expect_near_simulation
 from tests.oracles.instances import node_group, topology, workload
 from topologies.cluster import Topology
 from topologies.errors import InputError
@@ -53,9 +54,7 @@ def test_ranks_hold_what_their_rules_say(strategy: str) -> None:
     assert found.dense is not None
     assert [rule.cut for rule in found.dense.layers] == ["columns", "rows", None]
     assert verify(found) == []
-    assert found.objective is not None
-    assert found.simulated is not None
-    assert found.objective.step_s == pytest.approx(found.simulated.step_s, rel=0.03)
+    expect_near_simulation(found, 0.03)
     (record,) = [each for each in of_plan(found) if each["part"] == "dense parameters, gradients, state"]
     assert record["hbm_bytes"] == pytest.approx(8 * expected, rel=1e-9)
     lied = found.model_copy(update={"dense": found.dense.model_copy(update={"layers": ()})})
@@ -97,9 +96,7 @@ def test_a_pair_that_is_computed_again_calls_once_more() -> None:
     assert len(out.enter) == 1
     found = _planned({"strategy": "fsdp", "layers": PAIR}, checkpointing="full")
     assert verify(found) == []
-    assert found.objective is not None
-    assert found.simulated is not None
-    assert found.objective.step_s == pytest.approx(found.simulated.step_s, rel=0.03)
+    expect_near_simulation(found, 0.03)
 
 
 @pytest.mark.parametrize(

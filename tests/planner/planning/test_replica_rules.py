@@ -11,6 +11,7 @@ from planner.document.plan import Plan, read_plan
 from planner.formulation.policy import Policy
 from planner.planning.planning import plan
 from planner.verification.verify import verify
+from tests.oracles.agreement import expect_near_simulation
 from tests.oracles.instances import node_group, topology, workload
 from topologies.errors import InputError
 
@@ -38,9 +39,7 @@ def test_neighbours_hold_the_same_rows(tmp_path: Any) -> None:
     as read from its file, with its step simulated within 3 %."""
     found = planned(simulate=True)
     assert verify(found) == []
-    assert found.simulated is not None
-    assert found.objective is not None
-    assert found.simulated.step_s == pytest.approx(found.objective.step_s, rel=0.03)
+    expect_near_simulation(found, 0.03)
     for table in found.tables:
         copies = 4 if table.name.startswith("user") else 1
         for start in np.unique(table.shards.column_start):
@@ -64,9 +63,7 @@ def test_copies_are_whole_runs_of_nodes_apart(shardings: list[str]) -> None:
     rules = [{"tables": "user_*", "factor": 4}, {"tables": "item_1", "factor": 2}]
     found = planned({"factor": 1, "layout": "inter", "rules": rules}, {"shardings": shardings}, nodes=8, simulate=True)
     assert verify(found) == []
-    assert found.simulated is not None
-    assert found.objective is not None
-    assert found.simulated.step_s == pytest.approx(found.objective.step_s, rel=0.03)
+    expect_near_simulation(found, 0.03)
     assert found.objective.gap < 0.03
     for table in found.tables:
         copies = 4 if table.name.startswith("user") else 2 if table.name == "item_1" else 1
@@ -86,9 +83,7 @@ def test_copies_are_cut_and_exchanged_as_those_of_all_tables_are(strategy: str, 
     replicas = {"factor": 1, "strategy": strategy, "rules": RULES}
     found = planned(replicas, {"exchange": exchange, "shardings": ["table_wise", "row_wise"]}, simulate=True)
     assert verify(found) == []
-    assert found.simulated is not None
-    assert found.objective is not None
-    assert found.simulated.step_s == pytest.approx(found.objective.step_s, rel=0.03)
+    expect_near_simulation(found, 0.03)
     stages = {stage.name for stage in found.stages}
     assert ("replica_sync" in stages) == (strategy == "default")
     if exchange == "sptt":

@@ -24,6 +24,7 @@ from planner.formulation.policy import Policy
 from planner.planning.planning import plan
 from planner.reports.memory import of_plan
 from planner.verification.verify import verify
+from tests.oracles.agreement import expect_near_simulation
 from tests.oracles.brute_force import optimum
 from tests.oracles.instances import node_group, topology, workload
 from tests.oracles.wukong import dgx_h100
@@ -184,9 +185,7 @@ def test_plans_of_shared_layers_are_as_simulated(name: str) -> None:
     model = _model()
     found = _planned(RULES[name], model)
     assert verify(found) == []
-    assert found.objective is not None
-    assert found.simulated is not None
-    assert found.objective.step_s == pytest.approx(found.simulated.step_s, rel=0.03)
+    expect_near_simulation(found, 0.03)
     parts = {"heads": "seen", "inner": "low", "width": "full"}
     held = sum(e.parameters for e in model.layers) - 0.75 * sum(
         e.parameters for e in model.layers if e.name == parts.get(name)
@@ -220,9 +219,7 @@ def test_the_estimate_of_shared_layers_is_near_the_simulated_step_of_drawn_cases
         model = _model(samples, 8 * nodes, tokens, layers=layers, dtype="bf16", **more)
         dense = {"strategy": draw.choice(STRATEGY_WORDS), "layers": [RULES[name]]}
         found = plan(dgx_h100(nodes), model, policy=Policy.model_validate({"dense": dense}), effort=0, solver="search")
-        assert found.objective is not None
-        assert found.simulated is not None
-        assert found.objective.step_s == pytest.approx(found.simulated.step_s, rel=0.03)
+        expect_near_simulation(found, 0.03)
 
 
 @pytest.mark.parametrize("cut", ["columns", "rows"])
@@ -235,9 +232,7 @@ def test_samples_swapped_for_columns_take_what_the_estimate_says(cut: str) -> No
     layers = [{**each, **({"inputs": "seen"} if each["name"] == "normed" else {})} for each in layers]
     model = _model(256, 8, 64, layers=[each for each in layers if each["name"] != "sum"], dtype="bf16")
     found = plan(dgx_h100(1), model, policy=policy, effort=0, solver="search")
-    assert found.objective is not None
-    assert found.simulated is not None
-    assert found.objective.step_s == pytest.approx(found.simulated.step_s, rel=0.02)
+    expect_near_simulation(found, 0.02)
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from planner.document.plan import Plan
 from planner.document.planned import placed_shards, planned_model
 from planner.formulation.policy import Policy
 from planner.verification.verify import verify
+from tests.oracles.agreement import expect_near_simulation
 from tests.oracles.instances import node_group, topology, workload
 from topologies.cluster import Topology
 from topologies.errors import InputError
@@ -109,9 +110,7 @@ def test_copies_are_stashed_as_one_world_is(per_switch: int, layout: str) -> Non
     policy = Policy.model_validate({**IN_HBM, "replicas": {"factor": 2, "layout": layout}})
     found = plan(where, own, policy=policy, effort=1)
     expect_best(found, best_s(plain, stashed, 6.9e9, switches))
-    assert found.objective is not None
-    assert found.simulated is not None
-    assert found.simulated.step_s == pytest.approx(found.objective.step_s, rel=0.1)
+    expect_near_simulation(found, 0.1)
 
 
 def test_tables_with_more_copies_than_others() -> None:

@@ -11,6 +11,7 @@ from planner.document.plan import Plan
 from planner.formulation.policy import Policy
 from planner.reports.memory import of_inputs, of_plan
 from planner.verification.verify import verify
+from tests.oracles.agreement import expect_near_simulation
 from tests.oracles.instances import node_group, topology, workload
 from topologies.errors import InputError
 
@@ -38,9 +39,7 @@ def test_modules_are_planned_through_towers(found: Plan) -> None:
     assert found.provenance.exchange == "sptt"
     assert found.other_exchange is None
     assert verify(found) == []
-    assert found.objective is not None
-    assert found.simulated is not None
-    assert found.simulated.step_s == pytest.approx(found.objective.step_s, rel=0.05)
+    expect_near_simulation(found, 0.05)
     assert {"tower_forward", "tower_backward"} < {stage.name for stage in found.stages}
     reasons = Explainer(found).plan().exchange
     assert reasons is not None

@@ -17,6 +17,7 @@ from planner.diagnosis.sensitivity import deduplication
 from planner.document.plan import Plan
 from planner.document.planned import placed_shards, planned_inputs, planned_model
 from planner.verification.simulation import simulate_conditions, simulate_plan
+from tests.oracles.agreement import expect_near_simulation
 from tests.oracles.instances import node_group, topology, workload
 
 TABLES = [
@@ -37,9 +38,7 @@ def planned() -> Plan:
 
 
 def test_a_plan_says_how_it_plays(planned: Plan) -> None:
-    assert planned.objective is not None
-    assert planned.simulated is not None
-    assert planned.simulated.step_s == pytest.approx(planned.objective.step_s, rel=0.03)
+    expect_near_simulation(planned, 0.03)
     assert planned.simulated.samples_per_s == pytest.approx(4096 / planned.simulated.step_s)
     assert 0 < planned.simulated.exposed_comm_fraction < 1
 
@@ -154,9 +153,7 @@ def test_formats_cost_the_same_to_estimate_and_simulator(tiers: list[str], wire:
     ]
     model = workload(tables, pipeline="none", communication={"forward": wire, "backward": wire})
     found = plan(CLUSTER, model, tiers=tiers, shardings=["table_wise", "row_wise"], effort=0)
-    assert found.objective is not None
-    assert found.simulated is not None
-    assert found.simulated.step_s == pytest.approx(found.objective.step_s, rel=0.03)
+    expect_near_simulation(found, 0.03)
     assert {str(table.dtype) for table in found.tables} == set(FORMATS_IN_USE)
     assert verify(found) == []
 
