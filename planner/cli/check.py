@@ -62,9 +62,9 @@ def check(
     """Check that files are valid and their numbers plausible.
 
     Detects whether a file is a topology, a workload, a table profile, a
-    policy, a plan, a study or a price sheet. Prints every error with its
-    position and a remedy, and warns of numbers that no known device has.
-    Exits with 3 if there is any error; warnings do not count.
+    policy, a plan, a study, a run or a price sheet. Prints every error with
+    its position and a remedy, and warns of numbers that no known device
+    has. Exits with 3 if there is any error; warnings do not count.
 
     With limits, which are for plans alone, prints each figure, recomputed
     from the plan's shards, beside its limit, and exits with 6 if any is
@@ -182,6 +182,18 @@ def _inspect_study(file: str) -> Inspection:
     return f"{counted(len(grid), 'point')}, {counted(len(grid.axes), 'field')} varied", ()
 
 
+def _inspect_run(file: str) -> Inspection:
+    from planner.runs.axes import variants
+    from planner.runs.inputs import RunInputs
+    from planner.runs.run import read_run
+
+    run, document = read_run(file)
+    if run.axes:
+        return f"{counted(len(variants(run, document)), 'run')}, {counted(len(run.axes), 'field')} varied", ()
+    RunInputs(run, document)
+    return counted(len(run.stages), "stage"), ()
+
+
 def _inspect_prices(file: str) -> Inspection:
     from planner.capacity.prices import load_prices
 
@@ -206,6 +218,7 @@ INSPECTIONS: dict[str, Callable[[str], Inspection]] = {
     "policy": _inspect_policy,
     "plan": _inspect_plan,
     "study": _inspect_study,
+    "run": _inspect_run,
     "price sheet": _inspect_prices,
 }
 
@@ -236,6 +249,8 @@ def _kind_of_file(path: Path, chain: tuple[Path, ...] = ()) -> str:
     if isinstance(data, dict):
         if data.get("kind") in ("plan", "policy", "study"):
             return str(data["kind"])
+        if "stages" in data and data.get("kind", "run") == "run":
+            return "run"
         if data.keys() & {"axes", "scenarios", "zips"}:
             return "study"
         if data.keys() & {"accelerators", "currency"} and "nodes" not in data:
@@ -247,7 +262,7 @@ def _kind_of_file(path: Path, chain: tuple[Path, ...] = ()) -> str:
         if kind := _nearest_kind([*paths, *(str(key) for key in data)]) or _kind_of_base(data.get("base"), path, chain):
             return kind
     known = "a topology has the key nodes, a workload and a table profile have tables, a study has axes or scenarios, a"
-    known += " price sheet has accelerators, a plan has kind: plan, and a policy has kind: policy"
+    known += " run has stages, a price sheet has accelerators, a plan has kind: plan, and a policy has kind: policy"
     raise InputError.at(str(path), f"is not a known kind of file: {known}")
 
 

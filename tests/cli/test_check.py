@@ -6,12 +6,37 @@ import json
 
 import pytest
 
+from planner.cli import flags
+
 
 @pytest.fixture
 def here(starter, monkeypatch):
     """The starter files, by their bare names."""
     monkeypatch.chdir(starter)
     return starter
+
+
+@pytest.mark.parametrize("kind", flags.SHELVES)
+def test_every_entry_of_the_catalog_is_checked(run, kind):
+    """Of each kind one by its name, and all that there are of the kinds with few; none has an error."""
+    names = flags.catalog_names(kind)
+    result = run("check", *(names if len(names) < 10 else names[:1]), "--format", "json")
+    assert result.exit_code == 0, result.stdout
+    assert {file["kind"] for file in json.loads(result.stdout)} >= {kind}
+
+
+def test_a_run_is_known_by_its_stages(run, tmp_path):
+    """Its faults are those of a run, by line; one with axes is checked with all of them."""
+    file = tmp_path / "mine.yaml"
+    file.write_text(
+        "name: mine\ntopology: dgx-h100\nworkload: dlrm-dcnv2\nstages:\n- {global_batch: 16384, sample: 10}\n"
+    )
+    result = run("check", file)
+    assert result.exit_code == 3
+    assert "mine.yaml:5:25: stages.0.sample: unknown key; did you mean 'samples'?" in " ".join(result.stdout.split())
+    file.write_text(file.read_text().replace("sample:", "samples:") + "axes: {topology.nodes.0.count: [1, 2]}\n")
+    result = run("check", file)
+    assert (result.exit_code, "ok (run: 2 runs, 1 field varied)" in result.stdout) == (0, True), result.stdout
 
 
 def test_kinds_are_found_by_content(run, here):
