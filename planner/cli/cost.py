@@ -66,7 +66,7 @@ def cost(
     output_format: flags.FormatFlag = Format.TABLE,
     quiet: flags.QuietFlag = False,
 ) -> None:
-    """Cost thousands of candidate models beside one that is planned.
+    """Bound and estimate thousands of variants of a planned model.
 
     For each candidate the bytes of its tables, a proven lower bound of its
     step, an estimate and a price, without a search: the bound prices every

@@ -22,7 +22,7 @@ def diff(
     exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 7 if the plans differ.")] = False,
     output_format: flags.FormatFlag = Format.TABLE,
 ) -> None:
-    """Show in what two plans differ.
+    """Show how two plans differ.
 
     Seconds per stage and of the step, tables that change their tier, and a
     line for each table that differs in sharding, tier or ranks, with the

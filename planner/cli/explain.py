@@ -57,9 +57,9 @@ def explain(
 
     For the plan: the rank and resource that limit each stage, the tables
     that take most of it, each stage's share of the bound, and what more
-    memory would be worth; for groups of ranks also the best plan that is
-    found for one world, and with --exchange auto what modules in towers,
-    which change the model, would save. For a table: its shards, its cost
+    memory would be worth; with --replicas also the best plan that is found
+    without copies, and with --exchange auto what tower modules, which change
+    the model, would save. For a table: its shards, its cost
     in each stage, the cost of its other options at the dual multipliers
     of the bound, and what forbids all others: the rule of the policy,
     the runtime, the memory. For layers of the dense part: FLOPs,

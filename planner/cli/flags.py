@@ -107,7 +107,8 @@ StashFlag = Annotated[
     str | None,
     typer.Option(
         metavar="A,B,...",
-        help="Let tables in HBM leave it between the passes: weights, optimizer, all, none; auto: any of these.",
+        help="Let tables in HBM move to host memory between the passes: weights, optimizer, all, none; auto: any of"
+        " these.",
         autocompletion=completions.of_lists(completions.stash_ways),
     ),
 ]
@@ -193,8 +194,8 @@ DenseFlag = Annotated[
     typer.Option(
         metavar="WORD[=node][,…]",
         help="How ranks hold the dense part: replicate, zero1, zero2, fsdp, or auto for the shortest step; =node shares"
-        " shards among the ranks of each node. Then layers that a node's ranks share: top.0=columns; or cuts that auto"
-        " may choose: heads. Unset: as the workload says.",
+        " shards among the ranks of each node. Then rules for layers that a node's ranks share (top.0=columns), or cuts"
+        " that auto may choose (heads). Unset: as the workload says.",
         autocompletion=completions.of_words(completions.dense_strategies),
     ),
 ]
@@ -202,8 +203,8 @@ CheckpointingFlag = Annotated[
     str | None,
     typer.Option(
         metavar="WORD",
-        help="Whether layers of the dense part are computed again in the backward pass instead of being kept: none,"
-        " full, or auto for the shorter step. Unset: as the workload says.",
+        help="Checkpoint activations of the dense part: none, full (recompute all in the backward pass), or"
+        " auto for the shorter step. Unset: as the workload says.",
     ),
 ]
 PricesFlag = Annotated[

@@ -10,6 +10,7 @@ from planner.cli.exits import ExitCode
 from planner.cli.flag_groups import grouped
 from planner.cli.inputs import InputChanges
 from planner.cli.outputs import Outputs
+from planner.cli.panels import INPUTS
 from planner.cli.policy_flags import PolicyFlags
 from planner.cli.streams import Format
 from topologies.sentences import counted
@@ -41,6 +42,7 @@ def import_(
             metavar="FORMAT",
             help=f"One of {', '.join(FORMATS)}.",
             show_default=False,
+            rich_help_panel=INPUTS,
             autocompletion=completions.of_words(lambda: FORMATS),
         ),
     ],
@@ -65,7 +67,12 @@ def import_(
         int | None,
         typer.Option(metavar="N", min=0, help="Passes of our own search, for a higher bound. Unset: 0."),
     ] = None,
-    policy: flags.PolicyFlag = None,
+    policy: Annotated[
+        Path | None,
+        typer.Option(
+            "--policy", "-p", metavar="FILE", help="mps-solution: the policy that the programme was made with (YAML)."
+        ),
+    ] = None,
     simulate: Annotated[bool, typer.Option(help="Also simulate the plan's step.")] = True,
     trust_pickle: Annotated[
         bool, typer.Option("--trust-pickle", help="Read a pickle, which runs the code that it contains.")
@@ -77,9 +84,9 @@ def import_(
         ),
     ] = None,
 ) -> None:
-    """Import a plan that another planner made.
+    """Import plans, clusters and models of other tools.
 
-    Writes a plan document with the plan's step and its gap to the bound of
+    Of a plan of another planner, writes a plan document with the plan's step and its gap to the bound of
     our own search; verify, simulate, explain, diff and plan --from accept
     it. Violations, such as too little memory, are printed, and the exit
     code is 6. mps-solution reads what a solver made of planner plan

@@ -22,10 +22,12 @@ def memory(
     topology: flags.OptionalTopologyFlag = None,
     workload: flags.WorkloadFlag = None,
     changes: InputChanges,
-    policy: flags.PolicyFlag = None,
+    policy: Annotated[
+        Path | None, typer.Option("--policy", "-p", metavar="FILE", help="What the plan may use (YAML).")
+    ] = None,
     reserve: flags.ReserveFlag = None,
     course: Annotated[
-        bool, typer.Option("--course", help="HBM of each rank from moment to moment of a step of the plan.")
+        bool, typer.Option("--course", help="Show each rank's HBM over the course of a step of the plan.")
     ] = False,
     output_format: flags.FormatFlag = Format.TABLE,
 ) -> None:

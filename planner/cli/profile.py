@@ -63,7 +63,11 @@ def profile(
     ] = None,
     batch: Annotated[
         int | None,
-        typer.Option(metavar="N", min=1, help="Samples of a step, for distinct ids. Unset: 65,536; a file of tensors."),
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Samples of a step, for distinct ids. Unset: those of a file of tensors, or 65,536.",
+        ),
     ] = None,
     session: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="Names a sample's session, for ids that repeat in it.")

@@ -39,7 +39,7 @@ def run(
     output_format: flags.FormatFlag = Format.TABLE,
     quiet: flags.QuietFlag = False,
 ) -> None:
-    """Say what a training run takes: time, price, energy.
+    """Estimate a training run: time, price, energy.
 
     A run is a list of stages, each of a batch, samples and nodes. Stages may
     grow from one another, try step lengths or take second-order passes, and

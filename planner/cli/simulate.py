@@ -54,18 +54,24 @@ class ConditionFlags:
         ),
     ] = None
     lost_card: Annotated[
-        str | None, typer.Option(metavar="A,B,...", help="Failed scale-out cards; their ranks use another card.")
+        str | None,
+        typer.Option(metavar="A,B,...", help="Failed scale-out NICs, by number; their ranks use another one."),
     ] = None
     data_loading: Annotated[
         bool, typer.Option("--data-loading", help="Also wait for training data on the front-end network.")
     ] = False
     draw_rows: Annotated[
         bool,
-        typer.Option("--draw-rows", help="Draw a batch's ids, count rows and misses; not expected by access curves."),
+        typer.Option(
+            "--draw-rows", help="Draw each batch's ids and count rows and cache misses, instead of their expectation."
+        ),
     ] = False
     inverse_roots: Annotated[
         bool,
-        typer.Option("--inverse-roots", help="Each step takes Shampoo's inverse roots, not the mean step's share."),
+        typer.Option(
+            "--inverse-roots",
+            help="Compute Shampoo's inverse roots in every step, instead of their mean share of a step.",
+        ),
     ] = False
     seed: Annotated[int, typer.Option(metavar="N", min=0, help="Seed: same plan and seed, same steps.")] = 0
 

@@ -89,7 +89,7 @@ def size(
     output_format: flags.FormatFlag = Format.TABLE,
     quiet: flags.QuietFlag = False,
 ) -> None:
-    """Find the fewest nodes for a throughput, or for the tables.
+    """Find the fewest nodes for a throughput, or to hold the tables.
 
     Bisects over the number of nodes of each cluster, unchanged and with
     each --try; a single case also without each memory below HBM. A plan

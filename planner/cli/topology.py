@@ -71,7 +71,9 @@ def import_(
             help=f"The format of a file that is not recognised: {', '.join(KINDS)}. May be repeated.",
         ),
     ] = None,
-    name: Annotated[str | None, typer.Option(metavar="NAME", help="Unset: that of the output file.")] = None,
+    name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Name of the topology. Unset: that of the output file.")
+    ] = None,
 ) -> None:
     """Describe a cluster by what its machines print.
 
