@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -76,6 +77,15 @@ def _kind(at: Keys) -> str:
     return ".".join("*" if isinstance(key, int) else key for key in at)
 
 
+@cache
+def _of_kind(text: str) -> dict[str, list[Keys]]:
+    """The ways to all values of a document, by their kind."""
+    found: dict[str, list[Keys]] = {}
+    for at in _places(json.loads(text)):
+        found.setdefault(_kind(at), []).append(at)
+    return found
+
+
 def _at(data: Json, at: Keys) -> Json:
     for key in at:
         data = data[key]
@@ -88,10 +98,7 @@ def _put(data: Json, at: Keys, value: Json) -> None:
 
 def _edit_place(base: Base, bases: list[Base], random: Random) -> Corrupted | None:
     """One value changed, dropped, doubled or moved; every kind of place is as likely as any other."""
-    data = copy.deepcopy(base.data)
-    of_kind: dict[str, list[Keys]] = {}
-    for at in _places(data):
-        of_kind.setdefault(_kind(at), []).append(at)
+    data, of_kind = copy.deepcopy(base.data), _of_kind(base.text)
     at = random.choice(of_kind[random.choice(sorted(of_kind))])
     value = _at(data, at)
     if isinstance(value, dict):
@@ -110,7 +117,7 @@ def _edit_place(base: Base, bases: list[Base], random: Random) -> Corrupted | No
 
 def _alike(bases: list[Base], kind: str) -> list[Json]:
     """Values at places of a kind in all documents."""
-    return [_at(base.data, at) for base in bases for at in _places(base.data) if _kind(at) == kind]
+    return [_at(base.data, at) for base in bases for at in _of_kind(base.text).get(kind, ())]
 
 
 def _other_value(value: Json, alike: list[Json], random: Random) -> Json:
