@@ -7,6 +7,8 @@ import yaml
 
 from topologies.errors import InputError, shown
 
+BREAKS = "\x85\u2028\u2029"
+"""Ends of lines to YAML 1.1, which the library writes into quotes that do not keep them."""
 MOST_ALIASED = 1_000_000
 """The most values that the aliases of one text may stand for: a text of a few lines can state 10⁹ of them."""
 MALFORMED = (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError, RecursionError)
@@ -17,6 +19,29 @@ _REMEDIES = {
     "could not find expected ':'": "every key needs a colon and a space after it",
 }
 """What to do about the commonest words of the YAML library."""
+
+
+class _Dumper(yaml.SafeDumper):
+    """The dumper, with texts that it would not keep in double quotes, where they are escaped."""
+
+
+def _represent_text(dumper: _Dumper, text: str) -> yaml.Node:
+    style = '"' if any(each in text for each in BREAKS) else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style)
+
+
+_Dumper.add_representer(str, _represent_text)
+
+
+def written(data: Any, **layout: Any) -> str:
+    """Data as YAML that reads back as they are, letters of every script as they stand, keys in their order."""
+    return str(yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, **layout))
+
+
+def on_one_line(value: Any) -> str:
+    """A value without mappings as YAML on one line, text with ends of lines in double quotes."""
+    style = '"' if isinstance(value, str) and not value.isprintable() else None
+    return written(value, default_flow_style=True, default_style=style, width=float("inf")).partition("\n")[0]
 
 
 class _Loader(yaml.CSafeLoader):

@@ -4,11 +4,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from planner.document.files import make_folder, write_file
 from planner.document.plan import Plan
 from planner.exporters.formats import Exported, ExportRequest
+from topologies.yaml_trees import written
 
 TOPOLOGY, WORKLOAD, POLICY = "topology.yaml", "workload.yaml", "policy.yaml"
 
@@ -39,4 +38,4 @@ def write_inputs(plan: Plan, folder: str | Path) -> None:
 
 
 def _yaml(content: Mapping[str, Any]) -> str:
-    return str(yaml.safe_dump(dict(content), sort_keys=False, width=120, default_flow_style=None, allow_unicode=True))
+    return written(dict(content), width=120, default_flow_style=None)

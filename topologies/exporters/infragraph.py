@@ -7,9 +7,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-import yaml
-
 from topologies.cluster import NodeGroup, Topology
+from topologies.yaml_trees import written
 
 
 @dataclass
@@ -65,7 +64,7 @@ def infragraph_yaml(topology: Topology) -> str:
         "links": graph.links,
         "edges": graph.edges,
     }
-    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
+    return written(document)
 
 
 def _name(text: str) -> str:

@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from topologies.cluster import Topology
 from topologies.documents import Document, Origin, validate
 from topologies.errors import Fault, InputError, printable
@@ -15,6 +13,7 @@ from topologies.importers.completion import Cell, Completed, Group, complete
 from topologies.importers.facts import Fact, Facts
 from topologies.importers.hostlists import fold
 from topologies.importers.merging import Merged, merge
+from topologies.yaml_trees import on_one_line
 
 MOST_LINES = 64
 """Lines of host names in a file; more are written as one."""
@@ -125,7 +124,7 @@ def _network(done: Completed) -> dict[str, Any]:
 def _text(document: Document, done: Completed, merged: Merged, name: str) -> str:
     lines = [f"# Imported from {', '.join(merged.sources)}; each value with its source."]
     lines += [f"# Contradiction: {text}" for text in merged.contradictions]
-    lines += [f"name: {_scalar(name)}", f"description: {_scalar(document.data['description'])}", "nodes:"]
+    lines += [f"name: {on_one_line(name)}", f"description: {on_one_line(document.data['description'])}", "nodes:"]
     first = 0
     for group in done.groups:
         lines += _group(group, done, first)
@@ -136,14 +135,14 @@ def _text(document: Document, done: Completed, merged: Merged, name: str) -> str
 
 def _group(group: Group, done: Completed, first: int) -> list[str]:
     lines = [f"  # {text}" for text in _hosts(group, done, first)]
-    lines.append(f"  - name: {_scalar(group.name)}")
+    lines.append(f"  - name: {on_one_line(group.name)}")
     open_keys: list[str] = []
     for path, cell in group.cells.items():
         *outer, last = path.split(".")
         shared = next((n for n, key in enumerate(outer) if open_keys[n : n + 1] != [key]), len(outer))
         lines += [f"{'  ' * (depth + 2)}{outer[depth]}:" for depth in range(shared, len(outer))]
         open_keys = outer
-        lines.append(f"{'  ' * (len(outer) + 2)}{last}: {_scalar(cell.value)}{_comment(cell)}")
+        lines.append(f"{'  ' * (len(outer) + 2)}{last}: {on_one_line(cell.value)}{_comment(cell)}")
     return lines
 
 
@@ -173,7 +172,7 @@ def _hosts(group: Group, done: Completed, first: int) -> list[str]:
 
 def _network_lines(done: Completed) -> list[str]:
     lines = [
-        f"  {key}: {_scalar(cell.value)}{_comment(cell)}"
+        f"  {key}: {on_one_line(cell.value)}{_comment(cell)}"
         for key, cell in (("rails", done.rails), ("in_network_reduction", done.in_network_reduction))
         if cell is not None
     ]
@@ -184,7 +183,7 @@ def _network_lines(done: Completed) -> list[str]:
         lines.append("  levels:")
     for level, cell in done.levels:
         place = _comment(cell)
-        lines += [f"    - name: {_scalar(level.name)}", f"      nodes: {level.nodes}{place}"]
+        lines += [f"    - name: {on_one_line(level.name)}", f"      nodes: {level.nodes}{place}"]
         if level.oversubscription is not None:
             words = f": {level.words}" if level.words else ""
             lines.append(f"      oversubscription: {float(level.oversubscription)!r}{place}{words}")
@@ -193,7 +192,3 @@ def _network_lines(done: Completed) -> list[str]:
         if level.latency is not None:
             lines.append(f"      latency: {level.latency * 1e6:.12g}us{place}")
     return lines
-
-
-def _scalar(value: Any) -> str:
-    return yaml.safe_dump(value, default_flow_style=True, width=float("inf"), allow_unicode=True).partition("\n")[0]

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from planner.reports.pages.palette import FAINT, GRID, INK, PAPER, SEQUENTIAL
+from topologies.errors import printable
 
 Json = dict[str, Any]
 
@@ -69,8 +70,8 @@ class Bars:
 
 
 def escaped(text: object) -> str:
-    """Text as plotly shows it as it stands."""
-    return html.escape(str(text), quote=False)
+    """Text as plotly shows it as it stands; hidden characters, which pictures cannot hold, as their escapes."""
+    return html.escape(printable(str(text)), quote=False)
 
 
 def shortened(text: str) -> str:

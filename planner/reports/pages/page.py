@@ -18,7 +18,7 @@ from planner._version import VERSION
 from planner.reports.pages.charts import Chart, LeftOut
 from planner.reports.pages.palette import DARK
 from planner.studies.scales import aligned, scale_of, value_text
-from topologies.errors import MissingPackageError
+from topologies.errors import MissingPackageError, printable
 
 POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
 """The browser itself refuses whatever would come from elsewhere."""
@@ -133,7 +133,7 @@ def _read(name: str) -> str:
 
 
 def _text(value: object) -> str:
-    return html.escape(str(value))
+    return html.escape(printable(str(value), keep="\n"))
 
 
 def _list(sentences: Iterable[str]) -> str:
