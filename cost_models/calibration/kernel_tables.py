@@ -80,8 +80,27 @@ def read_csv(path: Path, where: Mapping[str, str] | None = None) -> pd.DataFrame
 
 
 def _in_our_words(rows: pd.DataFrame) -> pd.DataFrame:
-    """With COLUMNS and the line of the file; empty columns where the table has none."""
-    rows = rows.copy()
+    """The rows of kernels with COLUMNS and the line of the file; empty columns where the table has none."""
+    rows = _kernels(rows.copy())
+    if rows.empty:
+        return rows
+    if "rows" not in rows and {"rows_per_table", "num_tables"} <= set(rows):
+        rows["rows"] = _numbers(rows, "rows_per_table") * _numbers(rows, "num_tables")
+    for name in COLUMNS:
+        if name not in rows:
+            rows[name] = np.nan if name in _NUMBERS else None
+    if "batch" in rows and "num_tables" in rows:
+        lookups = _numbers(rows, "batch") * _numbers(rows, "num_tables") * _numbers(rows, "pooling").fillna(1.0)
+        rows["lookups"] = _numbers(rows, "lookups").fillna(lookups)
+    rows["dtype"] = rows.dtype.astype(object).fillna("fp32")
+    for name in _NUMBERS:
+        if rows[name].dtype != np.float64:
+            rows[name] = _numbers(rows, name)
+    return rows
+
+
+def _kernels(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows of kernels in device memory, with our name of their operation and of what `ALIASES` has."""
     for name, others in ALIASES.items():
         for other, factor in others:
             if name not in rows and other in rows:
@@ -92,20 +111,10 @@ def _in_our_words(rows: pd.DataFrame) -> pd.DataFrame:
         ids = _numbers(rows, "lookups") if "lookups" in rows else pd.Series(0.0, rows.index)
         forward = rows.kernel.astype(str).str.contains("forward") & (ids > 0)
         rows["operation"] = forward.map({True: "lookup", False: ""})
+    is_kernel = rows.operation.isin(list(NEEDED)) if "operation" in rows else pd.Series(data=False, index=rows.index)
     if "placement" in rows:
-        rows = rows[rows.placement.isin(DEVICE_MEMORY)].copy()
-    if "rows" not in rows and {"rows_per_table", "num_tables"} <= set(rows):
-        rows["rows"] = _numbers(rows, "rows_per_table") * _numbers(rows, "num_tables")
-    for name in COLUMNS:
-        if name not in rows:
-            rows[name] = None
-    if "batch" in rows and "num_tables" in rows:
-        lookups = _numbers(rows, "batch") * _numbers(rows, "num_tables") * _numbers(rows, "pooling").fillna(1.0)
-        rows["lookups"] = _numbers(rows, "lookups").fillna(lookups)
-    rows["dtype"] = rows.dtype.astype(object).fillna("fp32")
-    for name in _NUMBERS:
-        rows[name] = _numbers(rows, name)
-    return rows[rows.operation.isin(list(NEEDED))]
+        is_kernel &= rows.placement.isin(DEVICE_MEMORY)
+    return rows[is_kernel].copy()
 
 
 def _numbers(rows: pd.DataFrame, name: str) -> "pd.Series[float]":
@@ -121,9 +130,11 @@ def _faults(rows: pd.DataFrame, path: Path) -> list[Fault]:
     ]
     for operation, needed in NEEDED.items():
         part = rows[rows.operation == operation]
+        if part.empty:
+            continue
         for name in (*needed, "seconds"):
             bad = part[~(part[name] > 0)]
-            if len(part) and len(bad) == len(part):
+            if len(bad) == len(part):
                 faults.append(Fault(str(path), 1, 1, name, f"is needed for every {operation}; {_remedy(name)}"))
             else:
                 faults += [Fault(str(path), int(line), 1, name, "must be a number above 0") for line in bad.line]
