@@ -16,6 +16,7 @@ MALFORMED = (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError,
 _REMEDIES = {
     "mapping values are not allowed": "put text that holds ': ' in quotes, and check the indentation",
     "cannot start any token": "indent with spaces, not tabs, put text that begins with @, ` or % in quotes",
+    "invalid Unicode character escape code": "write the character itself (in Python: ensure_ascii=False)",
     "could not find expected ':'": "every key needs a colon and a space after it",
 }
 """What to do about the commonest words of the YAML library."""

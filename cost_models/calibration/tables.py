@@ -13,7 +13,7 @@ from topologies.errors import Fault, InputError
 
 
 def read_csv(path: Path) -> pd.DataFrame:
-    """The rows. Raises InputError with every fault: missing columns, unknown operations, numbers not above 0."""
+    """The rows. Raises InputError with every fault: missing columns or rows, other operations, numbers not above 0."""
     try:
         rows = pd.read_csv(path)
     except (OSError, ValueError, OverflowError) as error:
@@ -23,6 +23,8 @@ def read_csv(path: Path) -> pd.DataFrame:
         raise InputError(
             [Fault(str(path), 1, 1, name, f"is missing; columns: {', '.join(COLUMNS)}") for name in missing]
         )
+    if rows.empty:
+        raise InputError.at(str(path), "has no collective below its header")
     rows = rows[list(COLUMNS)]
     numbers = rows[["ranks", "buffer_bytes", "seconds"]].apply(as_numbers)
     known = get_args(CollectiveOperation)

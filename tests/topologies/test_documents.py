@@ -267,3 +267,9 @@ def test_a_control_character_has_its_place():
     (fault,) = caught.value.faults
     assert (fault.line, fault.column) == (3, 4)
     assert "write its escape in double quotes" in fault.message
+
+
+def test_two_escapes_of_one_character_have_a_remedy():
+    """As JSON has them for characters that YAML escapes as one."""
+    with pytest.raises(InputError, match="write the character itself"):
+        parse_yaml(r'name: "\ud83d\ude00"', "f.yaml")
