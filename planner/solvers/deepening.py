@@ -13,8 +13,9 @@ from planner.solvers.exhaustion import LONGER_TRIES, ExhaustiveSearch
 from planner.solvers.improve.local_search import LATER_SQUARINGS, LocalSearch
 from planner.solvers.improve.passes import Passes
 from planner.solvers.incumbent import OPTIMAL_GAP, Incumbent, Outcome, Progress, Start, Status
+from planner.solvers.integer.uniform_nodes import UniformNodes
 from planner.solvers.limits import SearchLimits
-from planner.solvers.lower_bound import BoundRaiser, bound_of, relaxed_optimum
+from planner.solvers.lower_bound import LOOSE, BoundRaiser, bound_of, relaxed_optimum
 from planner.solvers.overfull_starts import OverfullStarts
 from planner.solvers.start_portfolio import StartPortfolio
 
@@ -52,6 +53,7 @@ class Deepening:
         self._exhaustive_search.from_below()
         if self.incumbent.best is None or not self.incumbent.is_done():
             self._first = self._start_portfolio.first() if self._may_overfill else self._starts_or_fallback()
+            self._first += self._uniform()
             self.raiser.tighten()
 
     def begin(self) -> None:
@@ -113,6 +115,20 @@ class Deepening:
         if self._effort != 0:
             better = [start for start in self._passes.finalists(starts, portfolio.most_starts) if start[1] < before_s]
             self._queue[:0] = better[:1]
+
+    def _uniform(self) -> list[Start]:
+        """Return the plan whose nodes all hold the same, where most tables are alike and it is better than all starts
+        that are there."""
+        incumbent, relaxed = self.incumbent, self.relaxed
+        nodes = UniformNodes(self.fluid.problem)
+        if incumbent.is_within(LOOSE) or incumbent.is_done() or not nodes.is_possible:
+            return []
+        value = self.fluid.choice_values(relaxed.multipliers)
+        start = nodes.plan(value, incumbent.best_s - relaxed.bound_s, incumbent.best_s)
+        if start is None:
+            return []
+        incumbent.offer(*start, "uniform nodes")
+        return [start]
 
     def _starts(self) -> list[Start]:
         """Return placements to begin with: the first ones, and others, which aim at the bound that those have
