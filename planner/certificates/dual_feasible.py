@@ -1,9 +1,11 @@
-"""Dual feasible functions: what a plan below a threshold may put on one rank, beyond the sum of its seconds.
+"""Dual feasible functions: what a plan below a threshold may put on one rank, beyond the sum of its seconds and bytes.
 
 A plan faster than z loads an instance of a resource by less than what z leaves of its stage, so the shares of that
 room which its blocks take sum to one at most. A function u is dual feasible if the u(x) of any shares that sum to one
 at most do so, too: blocks of 0.7 that leave holes which nothing fills count for more than 0.7. So every instance has
-a room of one for the transformed shares, and a multiplier for it makes a Lagrangian bound, as memory does.
+a room of one for the transformed shares, and a multiplier for it makes a Lagrangian bound, as memory does. The same
+holds of the shares that blocks take of a memory pool, whatever the threshold: tables of 0.28 of a node's memory, and no
+more than three of them. Resources and memory tiers are numbered together here: columns first, then tiers.
 
 Sources: Fekete & Schepers, Math. Program. 91, 2001; Clautiaux, Alves & Valério de Carvalho, Ann. Oper. Res. 179, 2010.
 Nothing here searches: the solver and the check of a proof both take their arithmetic from this module.
@@ -16,15 +18,17 @@ import numpy as np
 
 from planner.certificates.tilings import OptionTilings
 from planner.problem.arrays import Problem
-from planner.problem.numbers import Floats, Ints
+from planner.problem.numbers import Bools, Floats, Ints
 from planner.problem.rounding import ROUNDING
 
 
 class PricedFunction(NamedTuple):
-    """What a function proves of the instances of a column's resource that the ranks of a kind use; its multiplier."""
+    """What a function proves of the instances of a column's resource, or the pools of a tier, that the ranks of a kind
+    use; its multiplier."""
 
     kind: int
     column: int
+    """C + m is memory tier m."""
     family: str
     parameter: float
     price_s: float
@@ -32,11 +36,11 @@ class PricedFunction(NamedTuple):
 
 
 class PackedItems(NamedTuple):
-    """Loads that single ranks get of blocks; n of them."""
+    """Loads, or bytes, that single ranks or memory pools get of blocks; n of them."""
 
     block: Ints
     """[n]"""
-    seconds: Floats
+    amount: Floats
     """[n]"""
     ranks: Floats
     """[n] that get so much each."""
@@ -101,22 +105,62 @@ def stage_rooms(problem: Problem, threshold_s: float, least: Floats) -> Floats:
     return np.asarray(rooms)
 
 
-def shares_of(problem: Problem, kind: int, column: int, rooms: Floats, seconds: Floats) -> Floats:
-    """[n] what `seconds` [n] are of the room that the base leaves, rounded down."""
-    base = float(problem.extremes.base_of_instance[kind, column])
-    room = rooms[problem.stage_of_column[column]] - base * (1 - ROUNDING)
-    return np.asarray(seconds * (1 - ROUNDING) / max(room, 1e-300))
+def packed_rows(problem: Problem) -> int:
+    """Columns and memory tiers that functions may be of."""
+    return len(problem.stage_of_column) + len(problem.pool_capacity)
+
+
+def shares_of(problem: Problem, kind: int, column: int, rooms: Floats, amounts: Floats) -> Floats:
+    """[n] what `amounts` [n] are of the room that the base leaves, rounded down; of the largest pool of a tier."""
+    tier = column - len(problem.stage_of_column)
+    if tier >= 0:
+        pool, used = problem.pool_of_rank[tier], problem.reach & (problem.kind_of_rank == kind)
+        free = problem.pool_capacity[tier] - np.bincount(pool) * problem.base_bytes[tier]
+        room = float(free[pool[used]].max(initial=0.0)) * (1 + ROUNDING)
+    else:
+        base = float(problem.extremes.base_of_instance[kind, column])
+        room = rooms[problem.stage_of_column[column]] - base * (1 - ROUNDING)
+    return np.asarray(amounts * (1 - ROUNDING) / max(room, 1e-300))
 
 
 def instances(problem: Problem, kind: int, column: int) -> int:
-    """Instances of a column's resource that the ranks of a kind use, of those that tables may use."""
-    return len(np.unique(problem.resource_of_rank[column, problem.reach & (problem.kind_of_rank == kind)]))
+    """Instances of a column's resource, or pools of a tier, that the ranks of a kind use, of those that tables may."""
+    used = problem.reach & (problem.kind_of_rank == kind)
+    tier = column - len(problem.stage_of_column)
+    return len(np.unique((problem.resource_of_rank[column] if tier < 0 else problem.pool_of_rank[tier])[used]))
 
 
 def placed_items(problem: Problem, kind: int, column: int, blocks: Ints) -> PackedItems:
-    """What ranks of a kind get of blocks if they are placed there, for each sort of rank that holds a part."""
+    """What ranks, or pools, of a kind get of blocks if they are placed there, for each sort that holds a part."""
+    tier = column - len(problem.stage_of_column)
+    if tier < 0:
+        fixed, by_rows = problem.fixed[kind, blocks, column], problem.by_rows[kind, blocks, column]
+        return _items_of_ranks(problem, kind, blocks, fixed, by_rows)
+    fixed, by_rows = problem.bytes_fixed[kind, blocks, tier], problem.bytes_by_rows[kind, blocks, tier]
+    whole = _in_one_pool(problem, tier)[problem.block_extent[blocks]]
+    holders = problem.row_shares.holders[kind, blocks]
+    size = fixed * holders + by_rows * np.where(problem.block_replicated[blocks], holders, 1)
+    held = np.flatnonzero(whole & (size > 0))
+    rest = np.flatnonzero(~whole)
+    others = _items_of_ranks(problem, kind, blocks[rest], fixed[rest], by_rows[rest])
+    return PackedItems(
+        np.concatenate([held, rest[others.block]]),
+        np.concatenate([size[held], others.amount]),
+        np.concatenate([np.ones(len(held)), others.ranks]),
+    )
+
+
+def _in_one_pool(problem: Problem, tier: int) -> Bools:
+    """[E] whether each site of an extent draws on one pool of the tier."""
+    pool = problem.pool_of_rank[tier]
+    return np.array(
+        [sites.reach != "world" and bool((pool[sites.first[sites.of_rank]] == pool).all()) for sites in problem.sites]
+    )
+
+
+def _items_of_ranks(problem: Problem, kind: int, blocks: Ints, fixed: Floats, by_rows: Floats) -> PackedItems:
+    """What single ranks of a kind get of blocks: each `fixed` [n], and its share of `by_rows` [n]."""
     rows, is_world_wide = problem.block_rows[blocks], problem.is_world_wide[blocks]
-    fixed, by_rows = problem.fixed[kind, blocks, column], problem.by_rows[kind, blocks, column]
     of_kind = np.flatnonzero(problem.kind_of_rank == kind)
     whole = problem.is_on_rank[blocks] | problem.block_replicated[blocks]
     size, copies = -(-rows // problem.row_shares.cuts[kind, blocks]), problem.block_copies[blocks]
@@ -139,7 +183,9 @@ def placed_items(problem: Problem, kind: int, column: int, blocks: Ints) -> Pack
 
 
 def everywhere_items(problem: Problem, kind: int, column: int, blocks: Ints) -> PackedItems:
-    """What all ranks of a kind get of blocks wherever these are placed."""
+    """What all ranks of a kind get of blocks wherever these are placed; of memory, nothing."""
+    if column >= len(problem.stage_of_column):
+        return PackedItems(np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(0))
     seconds = problem.everywhere[kind, blocks, column]
     loading = np.flatnonzero(seconds > 0)
     ranks = float((problem.reach & (problem.kind_of_rank == kind)).sum())
@@ -157,7 +203,7 @@ def priced_shares(
             (placed_items(problem, kind, column, blocks), placed[kind]),
             (everywhere_items(problem, kind, column, blocks), anywhere),
         ):
-            counted = transformed(family, parameter, shares_of(problem, kind, column, rooms, items.seconds))
+            counted = transformed(family, parameter, shares_of(problem, kind, column, rooms, items.amount))
             target += multiplier * np.bincount(items.block, weights=items.ranks * counted, minlength=len(blocks))
         paid += multiplier * instances(problem, kind, column)
     return placed, anywhere, paid

@@ -73,12 +73,27 @@ class FunctionMultiplier(Record):
     """The multiplier: seconds that one whole instance is worth."""
 
 
+class MemoryFunctionMultiplier(Record):
+    """A dual feasible function of the shares that blocks take of one memory pool, and the multiplier of a pool."""
+
+    tier: str
+    """The memory tier, as in `memory_multipliers`."""
+    group: str
+    """The ranks of the node group: blocks that are placed there, and the pools that they use."""
+    family: Literal["fekete_schepers", "martello_toth", "burdett_johnson", "carlier_clautiaux_moukrim"]
+    """The family of functions, by those who published it."""
+    parameter: float
+    """Which function of the family."""
+    seconds: float
+    """The multiplier: seconds that one whole pool is worth."""
+
+
 class ProofPacking(Record):
     """Why no plan is faster than a threshold: its blocks would not pack into the ranks.
 
-    Below the threshold, the transformed shares of the blocks on one instance sum to one at most. At these weights and
-    multipliers of memory and of instances, the cheapest options cost at least the threshold, splittable ones cut into
-    whole blocks.
+    Below the threshold, the transformed shares of the blocks on one instance sum to one at most; those of the blocks in
+    one memory pool do in any case. At these weights and multipliers of memory, of instances and of pools, the cheapest
+    options cost at least the threshold, splittable ones cut into whole blocks.
     """
 
     threshold_s: float
@@ -88,7 +103,9 @@ class ProofPacking(Record):
     memory_multipliers: tuple[MemoryMultiplier, ...]
     """Those of memory that are not 0."""
     functions: tuple[FunctionMultiplier, ...]
-    """The dual feasible functions and their multipliers."""
+    """The dual feasible functions of resources and their multipliers."""
+    memory_functions: Annotated[tuple[MemoryFunctionMultiplier, ...], Field(exclude_if=lambda value: not value)] = ()
+    """Those of memory."""
 
 
 class NodeDecision(Record):

@@ -31,6 +31,7 @@ from planner.certificates.multipliers import Bound, Cases, Multipliers, PackingP
 from planner.certificates.tilings import option_tilings
 from planner.document.certificates import (
     FunctionMultiplier,
+    MemoryFunctionMultiplier,
     Proof,
     ProofCases,
     ProofPacking,
@@ -126,12 +127,26 @@ def _written_packing(model: CostModel, problem: Problem, packing: PackingProof) 
             seconds=price_s,
         )
         for kind, column, family, parameter, price_s in packing.functions
+        if column < len(model.columns)
+    )
+    tiers = memory_names(model, len(problem.pool_capacity))
+    of_memory = tuple(
+        MemoryFunctionMultiplier(
+            tier=tiers[row - len(model.columns)],
+            group=groups[kind],
+            family=family,
+            parameter=parameter,
+            seconds=price_s,
+        )
+        for kind, row, family, parameter, price_s in packing.functions
+        if row >= len(model.columns)
     )
     return ProofPacking(
         threshold_s=packing.threshold_s,
         weights=_resource_weights(model, problem, packing.multipliers.weight),
         memory_multipliers=memory_multipliers(model, problem, packing.multipliers.byte),
         functions=functions,
+        memory_functions=of_memory,
     )
 
 
@@ -190,6 +205,11 @@ def faults_of_packing(proof: Proof, model: CostModel, problem: Problem) -> Itera
         there = (entry.stage, entry.resource) in columns and entry.group in groups
         if not there or entry.seconds < 0 or not is_function(entry.family, entry.parameter):
             yield f"function {entry.family} of {entry.resource} of {entry.stage}: negative, or of what does not exist"
+    memories = memory_names(model, len(problem.pool_capacity))
+    for held in proof.packing.memory_functions:
+        there = held.tier in memories and held.group in groups
+        if not there or held.seconds < 0 or not is_function(held.family, held.parameter):
+            yield f"function {held.family} of {held.tier} on {held.group}: negative, or of what does not exist"
 
 
 def _plain(packing: ProofPacking) -> Proof:
@@ -287,6 +307,11 @@ def _packed_s(packing: ProofPacking, least: Multipliers, model: CostModel, probl
             kind_of[entry.group], column_of[entry.stage, entry.resource], entry.family, entry.parameter, entry.seconds
         )
         for entry in packing.functions
+    )
+    row_of = {name: len(model.columns) + m for m, name in enumerate(memory_names(model, len(problem.pool_capacity)))}
+    functions += tuple(
+        PricedFunction(kind_of[held.group], row_of[held.tier], held.family, held.parameter, held.seconds)
+        for held in packing.memory_functions
     )
     rooms = stage_rooms(problem, packing.threshold_s, least_stage_s(problem, least))
     placed, anywhere, paid = priced_shares(problem, functions, rooms)

@@ -1,9 +1,9 @@
 """A tighter bound where blocks pack badly: cuts by dual feasible functions that refute thresholds.
 
 For a threshold z the fluid relaxation gets more limits: a room of one for the transformed shares that blocks take of
-each instance (`planner.certificates.dual_feasible`), and splittable options are cut into whole blocks. Limits are
-priced by Kelley's cutting planes; functions are added where the relaxation's optimum violates them most. If the bound
-over the blocks that a plan faster than z may hold reaches z, there is no such plan.
+each instance and memory pool (`planner.certificates.dual_feasible`), and splittable options are cut into whole blocks.
+Limits are priced by Kelley's cutting planes; functions are added where the relaxation's optimum violates them most. If
+the bound over the blocks that a plan faster than z may hold reaches z, there is no such plan.
 """
 
 import math
@@ -17,6 +17,7 @@ from planner.certificates.dual_feasible import (
     cheapest_wholes,
     everywhere_items,
     instances,
+    packed_rows,
     placed_items,
     priced_shares,
     shares_of,
@@ -42,7 +43,7 @@ CUTS, SEPARATIONS = 40, 8
 MOST_ITERATIONS = 5_000
 """Simplex iterations of one of the programs; a threshold whose program does not end is not refuted."""
 AT_ONCE = 4
-"""Functions of each resource that are added at once."""
+"""Functions of each resource or tier that are added at once."""
 VIOLATED = 1e-3
 """Share of a resource's room by which a function must be violated."""
 TOLERANCE = 1e-4
@@ -197,7 +198,7 @@ class _Relaxation:
             spread[blocks] += share * count
         is_any_added = False
         for kind in range(problem.kinds):
-            for column in range(len(problem.stage_of_column)):
+            for column in range(packed_rows(problem)):
                 room = instances(problem, kind, column)
                 if room:
                     is_any_added |= self._separate_one(kind, column, room, mixed[kind], spread)
@@ -209,11 +210,11 @@ class _Relaxation:
         for items_of, times in ((placed_items, mixed), (everywhere_items, spread)):
             blocks = np.flatnonzero(times > 1e-9)
             items = items_of(problem, kind, column, blocks)
-            shares.append(shares_of(problem, kind, column, self._rooms, items.seconds))
+            shares.append(shares_of(problem, kind, column, self._rooms, items.amount))
             counts.append(items.ranks * times[blocks[items.block]])
         share, count = np.concatenate(shares), np.concatenate(counts)
-        if not len(share):
-            return False
+        if 2 * float(product(count, share)) <= room:
+            return False  # no function counts a share for more than twice of it
         tried = [
             (float(product(count, transformed(family, parameter, share))) / room - 1, family, parameter)
             for family, parameter in _candidates(share)

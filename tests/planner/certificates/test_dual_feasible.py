@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.certificates.dual_feasible import FAMILIES, PricedFunction, is_function, transformed
+from planner.certificates.dual_feasible import FAMILIES, PricedFunction, is_function, packed_rows, transformed
 from planner.certificates.multipliers import Bound, Multipliers, PackingProof
 from planner.document.certificates import Proof
 from planner.problem.arrays import Problem
@@ -59,11 +59,11 @@ def test_what_is_no_function_is_refused() -> None:
 
 
 def random_functions(problem: Problem, random: np.random.Generator, step_s: float) -> tuple[PricedFunction, ...]:
-    """Some functions of some resources, with prices of the order of the step."""
+    """Some functions of some resources and memory tiers, with prices of the order of the step."""
     found = []
     for _ in range(int(random.integers(1, 5))):
         family = str(random.choice(sorted(FAMILIES)))
-        kind, column = int(random.integers(problem.kinds)), int(random.integers(len(problem.stage_of_column)))
+        kind, column = int(random.integers(problem.kinds)), int(random.integers(packed_rows(problem)))
         price = float(step_s * 10 ** random.uniform(-3, 0))
         found.append(PricedFunction(kind, column, family, parameter_of(family, float(random.random())), price))
     return tuple(found)
