@@ -22,11 +22,12 @@ from planner.problem.arrays import Problem
 from planner.problem.integrality import integrality_floors
 from planner.problem.load_state import load_state
 from planner.problem.placement import Placement
+from planner.solvers.bound.dual_feasible_cuts import strengthen
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.bound.threshold import step_of_block
 from planner.solvers.improve.shares import MOST_NUMBERS, MemoryDivision
 from planner.solvers.incumbent import OPTIMAL_GAP, Outcome, Status
-from planner.solvers.lower_bound import bound_of, relaxed_optimum
+from planner.solvers.lower_bound import TIGHTEN_BLOCKS, bound_of, relaxed_optimum
 
 FINE_DIGITS = 5
 """Those of a share that fills the memory of a rank."""
@@ -87,7 +88,14 @@ def bound_at(problem: Problem, bound: Bound) -> Bound:
     if best.seconds < bound.seconds * (1 - LOST):
         anew = bound_of(relaxed_optimum(fluid))
         best = max(best, anew, key=lambda each: each.seconds)
-    return best
+    return strengthened_like(fluid, best, bound)
+
+
+def strengthened_like(fluid: Fluid, best: Bound, bound: Bound) -> Bound:
+    """The best bound of another problem, raised by functions like those of a bound, where that has any and is more."""
+    if bound.packing is None or best.seconds >= bound.seconds or len(fluid.problem.block_option) > TIGHTEN_BLOCKS:
+        return best
+    return strengthen(fluid, best, bound.seconds, like=bound.packing)
 
 
 def fluid_of(problem: Problem) -> Fluid:

@@ -21,7 +21,7 @@ from cost_models.shards import PlacedShards
 from planner.certificates.multipliers import Bound, ProtocolBound
 from planner.formulation.formulation import Formulation
 from planner.planning.assembly import rank_rows
-from planner.planning.cache_division import bound_at, fluid_of, multipliers_at
+from planner.planning.cache_division import bound_at, fluid_of, multipliers_at, strengthened_like
 from planner.problem.load_state import load_state
 from planner.problem.placement import Placement
 from planner.solvers.bound.cutting_planes import FluidSolution
@@ -252,6 +252,8 @@ def bounds_elsewhere(
         if best.seconds < bound.seconds:
             anew = tighten(fluid, at.optimum(protocols, fluid), bound.seconds)
             best = max(best, anew, key=lambda each: each.seconds)
+        if best.cases is None:
+            best = strengthened_like(fluid, best, bound)
         proven.append(ProtocolBound(protocols, best))
     return tuple(proven)
 

@@ -54,13 +54,25 @@ LARGEST_WHOLE = 12
 """Parameters of the families that round down to parts of the room: so many parts at most."""
 
 
-def strengthen(fluid: Fluid, bound: Bound, step_s: float, is_over: Callable[[], bool] = lambda: False) -> Bound:
-    """The best bound that thresholds between the known one and the plan's `step_s` prove."""
+def strengthen(
+    fluid: Fluid,
+    bound: Bound,
+    step_s: float,
+    is_over: Callable[[], bool] = lambda: False,
+    *,
+    like: PackingProof | None = None,
+) -> Bound:
+    """The best bound that thresholds between the known one and the plan's `step_s` prove.
+
+    Where a proof is given that such functions should do `like`, of the same blocks at other costs, the first threshold
+    is `step_s` itself, with the functions of that proof.
+    """
     low, high, step = bound.seconds, step_s, FIRST_RISE * bound.seconds
     best = bound
-    known: list[tuple[int, int, str, float]] = []
+    known: list[tuple[int, int, str, float]] = [] if like is None else [function[:4] for function in like.functions]
+    first_s = None if like is None else step_s
     while high - low > WORTHWHILE * low and not is_over():
-        z = min(low + step, (low + high) / 2)
+        z, first_s = min(low + step, (low + high) / 2) if first_s is None else first_s, None
         relaxation = _Relaxation(fluid, bound.multipliers, z)
         for function in known:
             relaxation.add(*function)
