@@ -66,6 +66,18 @@ def nine_tables() -> Instance:
     return Instance(model, policy, options, build_problem(model, options), "nine tables on eight ranks")
 
 
+@functools.cache
+def tables_of_two_fifths() -> Instance:
+    """Five whole tables, each of two fifths of a rank's HBM, on two ranks: four of them fit, where bytes leave room for
+    all five. Host memory, which is far slower, takes any."""
+    cluster = topology(node_group("a", nodes=1, ranks=2, hbm_bytes=1e9, ddr_bytes=4e9))
+    tables = [{"rows": 1_600_000, "dim": 60, "pooling_factor": 20} for _ in range(5)]
+    policy = Policy(shardings=("table_wise",), tiers=("hbm", "ddr"))
+    model = planning_model("physical", cluster, workload(tables), policy)
+    options = enumerate_options(model, policy)
+    return Instance(model, policy, options, build_problem(model, options), "five tables of two fifths of a rank")
+
+
 def strengthened(instance: Instance, step_s: float) -> tuple[Bound, Bound]:
     """The fluid bound, and what functions make of it."""
     fluid = Fluid(instance.problem)

@@ -12,7 +12,7 @@ from planner.problem.arrays import Problem
 from planner.solvers.bound.cutting_planes import solve_relaxation
 from planner.solvers.bound.fluid import Fluid
 from planner.verification.proof import faults_of_packing, recomputed_bound_s, write_proof
-from tests.oracles.packings import ROUNDING, known_optima, nine_tables, proven_s, strengthened
+from tests.oracles.packings import ROUNDING, known_optima, nine_tables, proven_s, strengthened, tables_of_two_fifths
 from tests.properties.test_tiny_instances import random_prices
 
 
@@ -89,6 +89,31 @@ def test_any_functions_give_a_bound() -> None:
             assert found <= step_s * (1 + ROUNDING), each.instance.description
             matters += abs(found - without) > 1e-9 * step_s
     assert matters > 100
+
+
+def test_functions_of_memory_that_are_no_proof_are_refused() -> None:
+    """Unknown tiers and groups, parameters out of range, prices below 0; and for nothing they prove less."""
+    five = tables_of_two_fifths()
+    _, after = strengthened(five, 1.0)
+    proof = write_proof(five.model, five.problem, after)
+    assert proof.packing is not None
+    assert proof.packing.memory_functions
+    assert list(faults_of_packing(proof, five.model, five.problem)) == []
+
+    def changed(**changes: object) -> Proof:
+        functions = [{**entry.model_dump(), **changes} for entry in proof.packing.memory_functions]
+        packing = {**proof.packing.model_dump(), "memory_functions": functions}
+        return Proof.model_validate({**proof.model_dump(), "packing": packing})
+
+    for changes in (
+        {"tier": "tape"},
+        {"group": "b"},
+        {"parameter": 0.7, "family": "burdett_johnson"},
+        {"seconds": -1.0},
+    ):
+        assert "does not exist" in "".join(faults_of_packing(changed(**changes), five.model, five.problem))
+    for changes in ({"seconds": 0.0}, {"tier": "ddr"}):
+        assert recomputed_bound_s(changed(**changes), five.model, five.problem) < 0.99 * after.seconds
 
 
 def test_functions_that_are_no_proof_are_refused() -> None:

@@ -5,12 +5,21 @@ import pytest
 
 from benchmarks.instances import SHIPPED_CASES, torchrec_cases
 from planner.certificates.multipliers import Bound
+from planner.planning.cache_division import bound_at, multipliers_at
 from planner.planning.planning import plan
 from planner.solvers.bound.cutting_planes import solve_relaxation
 from planner.solvers.bound.dual_feasible_cuts import strengthen
 from planner.solvers.bound.fluid import Fluid
 from planner.verification.verify import verify
-from tests.oracles.packings import ROUNDING, known_optima, nine_tables, proven_s, strengthened
+from tests.oracles.brute_force import optimum
+from tests.oracles.packings import (
+    ROUNDING,
+    known_optima,
+    nine_tables,
+    proven_s,
+    strengthened,
+    tables_of_two_fifths,
+)
 
 
 def test_sharpening_never_exceeds_the_optimum() -> None:
@@ -36,6 +45,29 @@ def test_blocks_that_share_no_rank_are_seen() -> None:
     assert before.seconds < 0.8 * shortest
     assert shortest * 0.999 < after.seconds <= shortest
     assert proven_s(nine, after) == pytest.approx(after.seconds, rel=1e-9)
+
+
+def test_tables_that_share_no_memory_are_seen() -> None:
+    """Four of five tables fit into HBM, where their bytes let all: what the fifth costs in host memory is proven."""
+    five = tables_of_two_fifths()
+    best = optimum(five.problem)
+    assert best is not None
+    before, after = strengthened(five, best.step_s * 1.2)
+    assert before.seconds < 0.9 * best.step_s
+    assert 0.97 * best.step_s < after.seconds <= best.step_s * (1 + ROUNDING)
+    assert proven_s(five, after) == pytest.approx(after.seconds, rel=1e-9)
+    assert after.packing is not None
+    assert any(function.column >= len(five.problem.stage_of_column) for function in after.packing.functions)
+
+
+def test_a_proof_is_made_anew_for_other_costs() -> None:
+    """From the functions that are there already, in one go."""
+    five = tables_of_two_fifths()
+    _, after = strengthened(five, 1.0)
+    assert multipliers_at(Fluid(five.problem), after).seconds < 0.95 * after.seconds
+    again = bound_at(five.problem, after)
+    assert again.seconds == pytest.approx(after.seconds, rel=1e-3)
+    assert proven_s(five, again) == pytest.approx(again.seconds, rel=1e-9)
 
 
 def test_a_program_that_no_solver_ends_leaves_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
