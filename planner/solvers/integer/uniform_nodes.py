@@ -93,7 +93,8 @@ class UniformNodes:
             return None
         placement = self._placement(choices, solution)
         state = load_state(self._problem, placement)
-        return (placement, state.step_s()) if state.overflow_bytes() <= 0 else None
+        step_s = state.step_s()
+        return (placement, step_s) if step_s < below_s and state.overflow_bytes() <= 0 else None
 
     # -- choices -----------------------------------------------------------------------------------------------------
 
@@ -177,8 +178,8 @@ class UniformNodes:
     def _limit(
         self, model: "mathopt.Model", choices: _Choices, variables: "list[mathopt.Variable]", below_s: float
     ) -> None:
-        """Let stages last as long as their busiest resource, all together less than `below_s` and as little as may be,
-        and all pools hold what is theirs."""
+        """Let stages last as long as their busiest resource, all together as little as may be, and pools hold what is
+        theirs. A step is about as long as `below_s`; no limit of the programme, which would hide what leads there."""
         from ortools.math_opt.python import mathopt
 
         problem, asks, base = self._problem, self._asks(choices), LoadState(self._problem)
@@ -197,10 +198,7 @@ class UniformNodes:
                 model.add_linear_constraint(
                     mathopt.fast_sum(_weighted(variables, of_pool / unit)) <= free / unit - FEASIBILITY
                 )
-        step = mathopt.fast_sum(stages)
-        if np.isfinite(moved_s):
-            model.add_linear_constraint(step <= moved_s / unit_s)
-        model.minimize(step)
+        model.minimize(mathopt.fast_sum(stages))
 
     # -- placing -----------------------------------------------------------------------------------------------------
 
