@@ -151,7 +151,7 @@ class UniformNodes:
         np.add.at(of_choice, choices.choice, wide * choices.count[:, None])
         instances = np.concatenate([problem.resource_of_rank, problem.pool_of_rank])
         sharing = np.array([np.bincount(of).max() for of in instances])
-        return np.concatenate([of_choice, placed * ~world[:, None]]).T * sharing[:, None]
+        return np.asarray(np.concatenate([of_choice, placed * ~world[:, None]]).T * sharing[:, None])
 
     def _solution(self, choices: _Choices, below_s: float) -> _Solution | None:
         """What the solver finds; None where that is nothing."""
