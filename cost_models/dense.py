@@ -22,8 +22,6 @@ from cost_models.workload.layer_kinds import Product
 from cost_models.workload.models import Workload
 
 TRAINING_OVER_FORWARD = TRAINING_FLOPS_PER_MAC / FORWARD_FLOPS_PER_MAC
-FORWARD_SHARE_OF_TRAFFIC = 1 / 3
-"""Activation traffic of a forward pass over that of a training step, which reads them back and writes gradients."""
 
 
 @dataclass(frozen=True)
@@ -111,15 +109,10 @@ def size_seconds(
     workload: Workload, size: DenseSize, samples: float, kind: RankKind, passes: float, *, forward_only: bool
 ) -> float:
     """Compute time of layers of one size for a rank's samples: matrix products, activations `passes` times through HBM
-    in a training step, what goes into products converted to their format, and what norms and the gradients of picked
-    pairs take beyond. What is checkpointed goes forward once more before its backward pass."""
-    crossings = passes * FORWARD_SHARE_OF_TRAFFIC if forward_only else passes
-    crossing = size.activation_elements - size.uncrossed
-    moved = crossing * workload.dense.activation_bytes * samples * crossings
-    converted = size.product_inputs + (0.0 if forward_only else size.product_gradients)
-    moved += converted * workload.dense.conversion_bytes * samples
-    picked = 0.0 if forward_only else size.picked
-    moved += (size.norm_rows * kind.norm_row_bytes + picked * kind.picked_gradient_bytes) * samples
+    in a training step (or `passes` times what is counted kernel by kernel), what goes into products converted to their
+    format, and what norms and the gradients of picked pairs take beyond. What is checkpointed goes forward once more
+    before its backward pass."""
+    moved = samples * kind.beside.moved_bytes(size, workload.dense, passes, forward_only=forward_only)
     seconds = layers_seconds(kind.products, size, samples, kind.small_products, forward_only=forward_only)
     seconds += moved / kind.hbm_bytes_per_s
     if forward_only or size.recomputed is None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
 
+from cost_models.workload.beside import NO_KERNELS, Beside, activated, crossed
 from cost_models.workload.checkpoints import is_checkpointed
 from cost_models.workload.layer_graph import SizedLayer
 from cost_models.workload.layer_kinds import Product
@@ -60,6 +61,8 @@ class DenseSize:
     """Pairs of dots that are picked."""
     norm_rows: float = 0
     """Vectors that are normed, each by itself."""
+    beside: Beside = NO_KERNELS
+    """What kernels beside the products read and write, where they are counted."""
     recomputed: "DenseSize | None" = None
     """What the backward pass computes again before it goes through it; None: nothing."""
 
@@ -85,6 +88,7 @@ class DenseSize:
             self.uncrossed + other.uncrossed,
             self.picked + other.picked,
             self.norm_rows + other.norm_rows,
+            self.beside + other.beside,
             _added(self.recomputed, other.recomputed),
         )
 
@@ -147,7 +151,7 @@ def layer_size(layer: SizedLayer) -> DenseSize:
     within = tuple(each for each in layer.products if not each.has_weights)
     inputs, outputs = sum(each.read for each in layer.products), sum(each.made for each in layer.products)
     moved = layer.activation_elements
-    others = layer.uncrossed, layer.picked, layer.norm_rows
+    others = layer.uncrossed, layer.picked, layer.norm_rows, layer.beside
     return DenseSize(layer.macs, layer.parameters, moved, products, within, inputs, outputs, *others)
 
 
@@ -166,8 +170,10 @@ def _module(towers: Towers, tower: Tower) -> DenseSize:
     linear = _layers([(tower.columns, tower.outputs)])
     if towers.module == "linear":
         return linear
-    products = DenseSize(0, 0, 2 * tower.columns * towers.dcn_layers)
-    return _layers(_cross_layers(tower.columns, towers.dcn_low_rank, towers.dcn_layers)) + products + linear
+    count, rank = towers.dcn_layers, towers.dcn_low_rank
+    products = DenseSize(0, 0, 2 * tower.columns * count)
+    layers = _layers(_cross_layers(tower.columns, rank, count)) + products
+    return replace(layers, beside=crossed(tower.columns, count, rank)) + linear
 
 
 def macs_per_sample(workload: Workload) -> float:
@@ -186,5 +192,7 @@ def _cross_layers(width: int, rank: int, count: int) -> Iterator[tuple[int, int]
 
 
 def _layers(widths: Iterable[tuple[int, int]]) -> DenseSize:
-    sizes = (DenseSize(i * o, i * o + o, i + o, (LayerProduct(i, o),), (), i, o) for i, o in widths)
+    sizes = (
+        DenseSize(i * o, i * o + o, i + o, (LayerProduct(i, o),), (), i, o, beside=activated(o)) for i, o in widths
+    )
     return sum(sizes, DenseSize())

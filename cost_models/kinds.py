@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from cost_models.arithmetic import ProductRate, product_rates
+from cost_models.beside_products import BesideRates
 from cost_models.between_domains import NOTHING, BetweenDomains, between_domains
 from cost_models.coefficients import (
     Coefficient,
@@ -100,10 +101,8 @@ class RankKind:
     """Rates of matrix products in the workload's dense data type, of which the slowest holds."""
     small_products: SmallRates
     """Those of products within samples, and of layers that no fast kernel takes."""
-    picked_gradient_bytes: float
-    """What a gradient of a picked pair of dots takes, in bytes of device memory."""
-    norm_row_bytes: float
-    """The same of a vector that is normed, beyond what is read and written of it."""
+    beside: BesideRates
+    """What kernels beside products take of device memory."""
     exchange_protocols: tuple[Protocol, ...]
     """Those of an all-to-all over the rank's port into its domain (or its PCIe link where there is no scale-up
     fabric), of which the fastest is taken: each waits longer than the one before, and has a higher rate."""
@@ -250,6 +249,7 @@ def _kind(topology: Topology, group: NodeGroup, workload: Workload, world: RankG
     all_reduce = _protocols("all_reduce", group, domain, _rate(link, port, link.all_reduce_efficiency.value))
     towers = domains_per_tower(topology, workload)
     beyond, in_tower = _beyond(topology, group, world, all_reduce[-1].bytes_per_s, towers, software.exchange_in_phases)
+    alone, pads = not software.fits_products, workload.software_mode == "compiled"
     return RankKind(
         group=group.name,
         world_size=world.size,
@@ -271,10 +271,9 @@ def _kind(topology: Topology, group: NodeGroup, workload: Workload, world: RankG
         regroup_s=1 / device.regroup_bytes_per_s.value if device.regroup_bytes_per_s else 0.0,
         regroup_piece_s=_or(device.regroup_piece_s, 0.0),
         hbm_bytes_per_s=_or(device.stream_bytes_per_s, hbm.bandwidth * device.activation_efficiency.value),
-        products=product_rates(group, workload.dense.dtype, device, alone=not software.fits_products),
-        small_products=small_rates(group, workload.dense.dtype, device, alone=not software.fits_products),
-        picked_gradient_bytes=_or(software.picked_gradient_bytes, 0.0),
-        norm_row_bytes=_or(software.norm_row_bytes, 0.0),
+        products=product_rates(group, workload.dense.dtype, device, alone=alone),
+        small_products=small_rates(group, workload.dense.dtype, device, alone=alone, pads=pads),
+        beside=BesideRates.of(workload, software),
         exchange_protocols=_protocols("all_to_all", group, domain, _rate(link, port, link.all_to_all_efficiency.value)),
         reduction_protocols=all_reduce,
         sums_slowdown=_sums_slowdown(group, domain, workload, world.size),

@@ -45,8 +45,11 @@ NO_TIME = SmallRates(_AT_ONCE, _AT_ONCE, _AT_ONCE, _AT_ONCE, _AT_ONCE)
 """Of products that take none."""
 
 
-def small_rates(group: NodeGroup, wanted: str, device: DeviceCoefficients, *, alone: bool = True) -> SmallRates:
+def small_rates(
+    group: NodeGroup, wanted: str, device: DeviceCoefficients, *, alone: bool = True, pads: bool = False
+) -> SmallRates:
     """The rates of small products in a format. A wider format is never faster: the laws of the narrower ones hold, too.
+    Software that `pads` what is unaligned has fast kernels take it.
 
     Those of whole steps (`alone` unset: software that their rates were fitted to) and of a device that was calibrated
     are the rates of large products, as these are. Fused attention in tf32 is computed in fp32.
@@ -58,7 +61,7 @@ def small_rates(group: NodeGroup, wanted: str, device: DeviceCoefficients, *, al
     halves, flops = _halves(group, wanted), group.accelerators.flops
     batched = device.batched_flops_per_byte
     forward, backward = device.attention_utilization, device.attention_gradient_utilization
-    found = replace(found, unaligned=product_rates(group, wanted, device, is_aligned=False))
+    found = replace(found, unaligned=product_rates(group, wanted, device, is_aligned=pads))
     if batched is not None:
         hbm, edges = group.accelerators.hbm.bandwidth, (device.batched_edge, device.batched_inner_edge)
         wider = {"tf32": ("tf32",) if flops.tf32 else ("fp32",), "fp32": ("tf32", "fp32")}.get(wanted, ())

@@ -141,12 +141,10 @@ def host_work(workload: Workload) -> tuple[HostPart, ...]:
 
 
 def _of_mode(software: SoftwareCoefficients, mode: SoftwareMode | None) -> SoftwareCoefficients:
-    """The profile with the passes over activations that the mode has."""
-    passes = software.activation_passes_of_mode
-    if mode is None or passes is None or mode not in passes.by_mode:
+    """The profile, whose kernels beside products are counted in a stated mode, where they were measured."""
+    if mode is None or software.counted_passes is None:
         return software
-    told = {"value": passes.by_mode[mode], **passes.model_dump(include={"kind", "source", "residual_90"})}
-    return software.model_copy(update={"activation_passes": software.activation_passes.model_copy(update=told)})
+    return software.model_copy(update={"activation_passes": software.counted_passes})
 
 
 def software_of(workload: Workload) -> SoftwareCoefficients:

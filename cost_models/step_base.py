@@ -9,6 +9,7 @@ import numpy as np
 from cost_models import collectives, towers
 from cost_models.activations import are_any_checkpointed
 from cost_models.beside_dense import BesideDense, DensePasses, EvenTables, Seconds, least
+from cost_models.beside_products import BesideRates
 from cost_models.coefficients import SoftwareCoefficients
 from cost_models.dense import DensePass, dense_seconds
 from cost_models.dense_sharding import ShardedDense, sharding_of
@@ -136,10 +137,12 @@ class StepBase:
         return dense if self.sharded is None else self.sharded.stalled(dense, samples, kind, passes)
 
     def activation_seconds(self) -> float:
-        """Seconds of the stage `dense` in which activations cross device memory, on the slowest kind of rank."""
+        """Seconds of the stage `dense` in which activations cross device memory, on the slowest kind of rank; where
+        kernels beside products are counted, all that these take."""
         passes = self.software.activation_passes.value
         slowest = max(self.kinds, key=lambda kind: self._dense_seconds(kind, passes).rest_s)
-        return self._dense_seconds(slowest, passes).rest_s - self._dense_seconds(slowest, 0.0).rest_s
+        without = slowest if slowest.beside.counted is None else replace(slowest, beside=BesideRates())
+        return self._dense_seconds(slowest, passes).rest_s - self._dense_seconds(without, 0.0).rest_s
 
     def _sums_latency_s(self) -> float:
         """The wait of a sum of gradients of mean size, by the line of the law on which it ends first."""

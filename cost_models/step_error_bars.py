@@ -13,6 +13,7 @@ import numpy as np
 
 from cost_models.arithmetic import are_timed_alone
 from cost_models.batch_copy import COPY_CONTENTION
+from cost_models.beside_products import BesideRates
 from cost_models.coefficients import (
     CollectiveOperation,
     DtypeCoefficient,
@@ -295,16 +296,17 @@ class _StageErrors:
         """Matrix products, and activations through device memory."""
         model, kind = self._model, self._model.kinds[self._kind]
         samples = model.batching.samples_per_rank
-        flops = dense_seconds(model.workload, samples, kind, 0.0).total_s
-        of_layers = replace(kind, small_products=NO_TIME, picked_gradient_bytes=0.0, norm_row_bytes=0.0)
+        alone = kind if kind.beside.counted is None else replace(kind, beside=BesideRates())
+        flops = dense_seconds(model.workload, samples, alone, 0.0).total_s
+        of_layers = replace(kind, small_products=NO_TIME, beside=BesideRates())
         layers_s = dense_seconds(model.workload, samples, of_layers, 0.0).total_s
         plain = replace(of_layers, products=tuple(replace(each, edge=0.0, inner_edge=0.0) for each in kind.products))
         edges_s = layers_s - dense_seconds(model.workload, samples, plain, 0.0).total_s
-        dtype, alone = model.workload.dense.dtype, not self._software.fits_products
+        dtype, is_alone = model.workload.dense.dtype, not self._software.fits_products
         share, edge = "flop_utilization", "product_edge"
-        if are_timed_alone(device_coefficients(self._device), dtype, alone=alone):
+        if are_timed_alone(device_coefficients(self._device), dtype, alone=is_alone):
             share, edge = "kernel_utilization", "kernel_edge"
-        if flops > layers_s and not alone:  # small products at the rate of large ones
+        if flops > layers_s and not is_alone:  # small products at the rate of large ones
             layers_s = flops
         yield self._of("device", "fp32_utilization" if dtype == "fp32" else share, min(layers_s, seconds), {})
         if flops > layers_s:

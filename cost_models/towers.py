@@ -15,7 +15,7 @@ have no tower: their partial sums are exchanged flat, beside the peers.
 import numpy as np
 
 from cost_models.coefficients import SoftwareCoefficients
-from cost_models.dense import FORWARD_SHARE_OF_TRAFFIC, layers_seconds
+from cost_models.dense import size_seconds
 from cost_models.dense_size import (
     DenseSize,
     tower_sizes,
@@ -28,7 +28,6 @@ from cost_models.resources import DEVICE, LINK_IN, LINK_OUT, NIC_IN, NIC_OUT, Re
 from cost_models.shards import DATA_PARALLEL, EXTENT_OF_SHARDING, EXTENTS, RANK, Blocks, Floats
 from cost_models.stages import VectorExchange
 from cost_models.tables import Tables
-from cost_models.workload.dense_part import COMPUTE_DTYPE_BYTES
 from cost_models.workload.formats import wire_bytes
 from cost_models.workload.models import Workload
 from topologies.cluster import Topology
@@ -179,13 +178,11 @@ def module_loads(
     samples, sizes = batching.global_samples / kind.tower.size, tower_sizes(workload)
     training = workload.mode == "training"
 
-    def seconds(size: DenseSize, crossings: float, *, forward_only: bool) -> float:
-        moved = size.activation_elements * COMPUTE_DTYPE_BYTES[workload.dense.dtype] * crossings * samples
-        products_s = layers_seconds(kind.products, size, samples, kind.small_products, forward_only=forward_only)
-        return products_s + moved / kind.hbm_bytes_per_s
+    def seconds(size: DenseSize, *, forward_only: bool) -> float:
+        passes = software.activation_passes.value
+        return size_seconds(workload, size, samples, kind, passes, forward_only=forward_only)
 
-    passes = software.activation_passes.value
-    forward = [seconds(size, passes * FORWARD_SHARE_OF_TRAFFIC, forward_only=True) for size in sizes]
+    forward = [seconds(size, forward_only=True) for size in sizes]
     outputs = max(tower.outputs for tower in workload.tower_modules)
     beyond = batching.samples_per_rank * outputs * (kind.world.domains / kind.tower_domains - 1) / kind.nic_peers
     words = workload.communication
@@ -194,7 +191,7 @@ def module_loads(
         "peers": {NIC_OUT: beyond * wire_bytes(words.forward)},
     }
     if training:
-        whole = [seconds(size, passes, forward_only=False) for size in sizes]
+        whole = [seconds(size, forward_only=False) for size in sizes]
         gradient = max(size.parameters for size in sizes) * wire_bytes(workload.dense.gradient_format)
         summed = all_reduce(kind.tower, gradient, in_network=kind.reduces_in_network)
         link = float(summed.port) / kind.link_all_reduce

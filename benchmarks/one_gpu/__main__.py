@@ -45,8 +45,8 @@ def fitted_products(dtype: str) -> Fit:
 
 def passes() -> pd.DataFrame:
     """Measured dense parts with what is predicted of the device, from batches of 2,048 on."""
-    names = ("passes.csv", "other_passes.csv", "passes_in_bf16.csv")
-    rows = pd.concat([pd.read_csv(FOLDER / name) for name in names], ignore_index=True)
+    names = ("passes", "other_passes", "passes_in_bf16", "mixed_passes", "compiled_passes")
+    rows = pd.concat([pd.read_csv(FOLDER / f"{name}.csv") for name in names], ignore_index=True)
     rows, topology = rows[rows.batch >= 2048].reset_index(drop=True), one_h100()
     rows["predicted_s"] = [
         device_seconds(

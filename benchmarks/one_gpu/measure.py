@@ -19,6 +19,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from benchmarks.one_gpu.elementwise import ELEMENTWISE
 from benchmarks.one_gpu.small import batched, layer_products, picked, short_attention, tokens
 from benchmarks.one_gpu.steps import (
     Row,
@@ -265,6 +266,7 @@ KINDS = {
     "picked": picked,
     "layer_products": layer_products,
     "tokens": tokens,
+    **ELEMENTWISE,
 }
 
 

@@ -29,6 +29,18 @@ def _wukong(read: str, name: str) -> list[dict[str, Any]]:
     ]
 
 
+def _attention(read: str, name: str) -> list[dict[str, Any]]:
+    """A block of `torch_models.Attention`, whose MLP has no activation behind its second layer, as layers here have."""
+    return [
+        {"kind": "attention", "name": f"{name}.heads", "inputs": read, "heads": 4, "head_dim": 32},
+        {"kind": "add", "name": f"{name}.met", "inputs": [read, f"{name}.heads"]},
+        {"kind": "norm", "name": f"{name}.first", "inputs": f"{name}.met"},
+        {"kind": "mlp", "name": f"{name}.mlp", "inputs": f"{name}.first", "sizes": [512, WIDTH], "per": "token"},
+        {"kind": "add", "name": f"{name}.add", "inputs": [f"{name}.first", f"{name}.mlp"]},
+        {"kind": "norm", "name": name, "inputs": f"{name}.add"},
+    ]
+
+
 DENSE: dict[str, dict[str, Any]] = {
     "mlp": {
         "numerical_features": 2048,
@@ -41,6 +53,17 @@ DENSE: dict[str, dict[str, Any]] = {
     "dlrm": {**_DOTS, "interaction": "dot"},
     "dlrm_of_pairs": {**_DOTS, "interaction": "dot"},
     "dcn": {**_DOTS, "interaction": "dcn", "dcn_layers": 3, "dcn_low_rank": 512},
+    "mixed": {
+        "numerical_features": 13,
+        "layers": [
+            _TABLES,
+            {"kind": "mlp", "name": "bottom", "inputs": "numerical", "sizes": [512, 128]},
+            {"kind": "stack", "name": "all", "inputs": ["bottom", "vectors"]},
+            {"kind": "cross", "name": "cross", "inputs": "all", "count": 2},
+            {"kind": "dot", "name": "dots", "inputs": "all"},
+            {"kind": "mlp", "name": "top", "inputs": ["cross", "dots", "bottom"], "sizes": [1536, 768, 1]},
+        ],
+    },
     "wukong": {
         "numerical_features": 13,
         "layers": [
@@ -54,17 +77,9 @@ DENSE: dict[str, dict[str, Any]] = {
     "attention": {
         "numerical_features": 13,
         "layers": [
-            _TABLES,
-            {
-                "kind": "attention_tower",
-                "name": "tower",
-                "inputs": "vectors",
-                "heads": 4,
-                "head_dim": 32,
-                "sizes": [512],
-                "count": 2,
-            },
-            {"kind": "mlp", "name": "top", "inputs": ["tower", "numerical"], "sizes": [1024, 512, 1]},
+            {**_TABLES, "name": "block.0"},
+            *(layer for number in range(1, 3) for layer in _attention(f"block.{number - 1}", f"block.{number}")),
+            {"kind": "mlp", "name": "top", "inputs": ["block.2", "numerical"], "sizes": [1024, 512, 1]},
         ],
     },
 }
@@ -101,7 +116,7 @@ def device_seconds(topology: Topology, asked: Workload) -> float:
     """Forward and backward pass of the dense part, and its update, on the device; predicted."""
     kind = rank_kinds(topology, asked)[0]
     if asked.name in PICKED_BY_PLACES:
-        kind = replace(kind, picked_gradient_bytes=0.0)
+        kind = replace(kind, beside=replace(kind.beside, picked_gradient_bytes=0.0))
     passes = software_of(asked).activation_passes.value
     assert asked.global_batch is not None
     in_passes = dense_seconds(asked, float(asked.global_batch), kind, passes).total_s

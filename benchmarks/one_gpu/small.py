@@ -16,7 +16,7 @@ LARGEST_BYTES = 5e9
 Tensors = tuple[torch.Tensor, ...]
 
 
-def _formats(names: tuple[str, ...] = tuple(FORMATS)) -> Iterator[tuple[str, torch.dtype]]:
+def formats(names: tuple[str, ...] = tuple(FORMATS)) -> Iterator[tuple[str, torch.dtype]]:
     """Each format, with the switch of tf32 as it says."""
     for name in names:
         torch.backends.cuda.matmul.allow_tf32 = name == "tf32"
@@ -24,7 +24,7 @@ def _formats(names: tuple[str, ...] = tuple(FORMATS)) -> Iterator[tuple[str, tor
     torch.backends.cuda.matmul.allow_tf32 = False
 
 
-def _both_ways(bench: Bench, forward: Callable[..., torch.Tensor], inputs: Tensors) -> Row:
+def both_ways(bench: Bench, forward: Callable[..., torch.Tensor], inputs: Tensors) -> Row:
     """Seconds forward, and of the gradients of all inputs; captured."""
     for each in inputs:
         each.requires_grad_()
@@ -50,7 +50,7 @@ def batched(bench: Bench) -> Iterator[Row]:
         shapes += [(128, 24, 64, "tn"), (128, 24, 27, "tn"), (50, 50, 32, "nt"), (100, 100, 64, "nt")]
         shapes += [(128, 128, 64, "nt"), (128, 64, 128, "nn"), (200, 200, 64, "nt"), (256, 256, 64, "nt")]
         shapes += [(512, 512, 64, "nt"), (512, 64, 512, "nn"), (256, 256, 256, "nn"), (512, 512, 512, "nn")]
-    for dtype, stored in _formats():
+    for dtype, stored in formats():
         for (m, n, k, layout), batch in ((s, b) for s in shapes for b in ((4096, 16384) if bench.is_cuda else (4,))):
             if batch * max(m * k, k * n, m * n) * stored.itemsize > LARGEST_BYTES:
                 continue
@@ -67,19 +67,19 @@ def short_attention(bench: Bench) -> Iterator[Row]:
     """Scaled dot products of vectors of a sample, and of short histories, by the kernels that PyTorch picks."""
     lengths = (8, 16, 26, 32, 50, 64, 100, 128, 200, 256, 512) if bench.is_cuda else (4,)
     heads = 4
-    for dtype, stored in _formats():
+    for dtype, stored in formats():
         for length, head_dim in ((n, d) for n in lengths for d in (32, 64, 128)):
             samples = max(1, min(16384, 2**19 // length // heads)) if bench.is_cuda else 2
             made = (torch.randn((samples, heads, length, head_dim), device=bench.device) for _ in range(3))
             inputs = tuple(each.to(stored) for each in made)
             case: Row = {"dtype": dtype, "samples": samples, "heads": heads, "length": length, "head_dim": head_dim}
-            yield {**case, **_both_ways(bench, nn.functional.scaled_dot_product_attention, inputs)}
+            yield {**case, **both_ways(bench, nn.functional.scaled_dot_product_attention, inputs)}
 
 
 def picked(bench: Bench) -> Iterator[Row]:
     """The pairs of n vectors picked from their n x n dots: by two lists as TorchRec does, or by one of places."""
     batches = (2048, 8192, 32768) if bench.is_cuda else (4,)
-    for dtype, stored in _formats(("bf16", "fp32")):
+    for dtype, stored in formats(("bf16", "fp32")):
         for count, batch in ((n, b) for n in (8, 14, 27, 40) for b in batches):
             rows, columns = torch.triu_indices(count, count, offset=1, device=bench.device)
             places = rows * count + columns
@@ -93,7 +93,7 @@ def picked(bench: Bench) -> Iterator[Row]:
             for way, forward in (("lists", by_lists), ("places", by_places)):
                 dots = torch.randn((batch, count, count), device=bench.device).to(stored)
                 case: Row = {"dtype": dtype, "way": way, "vectors": count, "batch": batch}
-                yield {**case, **_both_ways(bench, forward, (dots,))}
+                yield {**case, **both_ways(bench, forward, (dots,))}
 
 
 def layer_products(bench: Bench) -> Iterator[Row]:
@@ -101,7 +101,7 @@ def layer_products(bench: Bench) -> Iterator[Row]:
     layers = [(1024, 479), (479, 1024), (1024, 3341), (512, 481), (512, 482), (512, 484), (512, 488), (512, 496)]
     layers += [(512, 512), (1024, 1023), (512, 13), (512, 16), (256, 415), (1024, 3344), (1, 256), (383, 383)]
     batches = (2048, 8192, 32768) if bench.is_cuda else (16,)
-    for dtype, stored in _formats():
+    for dtype, stored in formats():
         for (outputs, inputs), batch in ((layer, b) for layer in layers for b in batches):
             if dtype == "fp32" and batch > 8192:
                 continue
@@ -120,7 +120,7 @@ def layer_products(bench: Bench) -> Iterator[Row]:
 
 def tokens(bench: Bench) -> Iterator[Row]:
     """Layers over the vectors of a sample, both ways: norms, sums, weighted sums, linear layers of each vector."""
-    for dtype, stored in _formats(("bf16", "tf32")):
+    for dtype, stored in formats(("bf16", "tf32")):
         for count, batch in ((n, b) for n in (27, 64) for b in ((2048, 8192, 16384) if bench.is_cuda else (4,))):
             made = partial(torch.randn, device=bench.device, dtype=stored)
             vectors, others, scale = made((batch, count, 128)), made((batch, count, 128)), made(128)
@@ -137,7 +137,7 @@ def tokens(bench: Bench) -> Iterator[Row]:
             }
             for name, (forward, inputs) in cases.items():
                 leaves = tuple(each.detach().clone() for each in inputs)
-                yield {"what": name, "dtype": dtype, "vectors": count, "batch": batch} | _both_ways(
+                yield {"what": name, "dtype": dtype, "vectors": count, "batch": batch} | both_ways(
                     bench, forward, leaves
                 )
 

@@ -23,24 +23,24 @@ def passes(bench: Bench) -> Iterator[Row]:
     cases += [(*each, "bf16", batch, "adam", False) for each in plain for batch in batches[:3]]
     cases += [("mlp", "eager", "bf16", batch, "sgd", True) for batch in batches]
     cases += [(model, "compiled", "bf16", batch, "sgd", False) for model in FIRST for batch in batches[1:3]]
-    yield from _measured(bench, cases)
+    yield from measured(bench, cases)
 
 
 def other_passes(bench: Bench) -> Iterator[Row]:
     """Steps of three more."""
     batches = (2048, 8192, 16384) if bench.is_cuda else (8,)
     plain = [(model, mode, dtype) for model in LATER for mode in ("graph", "eager") for dtype in ("bf16", "tf32")]
-    yield from _measured(bench, [(*each, batch, "sgd", False) for each in plain for batch in batches])
+    yield from measured(bench, [(*each, batch, "sgd", False) for each in plain for batch in batches])
 
 
 def passes_in_bf16(bench: Bench) -> Iterator[Row]:
     """Steps of models whose weights, vectors and norms are in bf16, too, so that nothing is converted."""
     batches = (2048, 8192, 16384) if bench.is_cuda else (8,)
     plain = [(model, "graph", "bf16 weights") for model in MODELS]
-    yield from _measured(bench, [(*each, batch, "sgd", False) for each in plain for batch in batches])
+    yield from measured(bench, [(*each, batch, "sgd", False) for each in plain for batch in batches])
 
 
-def _measured(bench: Bench, cases: list[Case]) -> Iterator[Row]:
+def measured(bench: Bench, cases: list[Case]) -> Iterator[Row]:
     for name, mode, dtype, batch, rule, again in cases:
         case: Row = {"model": name, "mode": mode, "dtype": dtype, "batch": batch, "optimizer": rule}
         yield {**case, "checkpointed": int(again), **one_pass(bench, name, mode, dtype, batch, rule, again=again)}

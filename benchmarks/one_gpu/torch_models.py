@@ -162,6 +162,31 @@ class Attention(nn.Module):
         return self.top(torch.cat([tokens.flatten(1), numbers.to(tokens.dtype)], dim=1)).float().mean()
 
 
+class Mixed(nn.Module):
+    """Two full cross layers beside dots of pairs picked by two lists; the MLP reads both and the numerical features."""
+
+    inputs = NUMERICAL
+
+    def __init__(self, count: int = 2) -> None:
+        super().__init__()
+        width, pairs = (VECTORS + 1) * WIDTH, torch.triu_indices(VECTORS + 1, VECTORS + 1, offset=1)
+        self.bottom = tower([NUMERICAL, 512, WIDTH])
+        self.cross = nn.ModuleList(nn.Linear(width, width) for _ in range(count))
+        self.top = tower([width + pairs.shape[1] + WIDTH, 1536, 768, 1])
+        self.register_buffer("rows", pairs[0].contiguous())
+        self.register_buffer("columns", pairs[1].contiguous())
+
+    def forward(self, numbers: torch.Tensor, vectors: torch.Tensor) -> torch.Tensor:
+        """The mean of all samples' numbers."""
+        low = torch.relu(self.bottom(numbers))
+        all_of = torch.cat([low.unsqueeze(1), vectors.to(low.dtype)], dim=1)
+        first = crossed = all_of.flatten(1)
+        for square in self.cross:
+            crossed = first * square(crossed) + crossed
+        dots = torch.bmm(all_of, all_of.transpose(1, 2))[:, self.rows, self.columns]
+        return self.top(torch.cat([crossed, dots, low], dim=1)).float().mean()
+
+
 MODELS: dict[str, Callable[[], Any]] = {
     "mlp": Mlp,
     "dlrm": Dlrm,
@@ -169,4 +194,5 @@ MODELS: dict[str, Callable[[], Any]] = {
     "dcn": Dcn,
     "wukong": Wukong,
     "attention": Attention,
+    "mixed": Mixed,
 }

@@ -73,12 +73,6 @@ class DtypeCoefficient(Evidence):
     by_dtype: dict[str, float]
 
 
-class ModeCoefficient(Evidence):
-    """A number for each way in which the software runs the dense part."""
-
-    by_mode: dict[Literal["eager", "compiled", "graph"], float]
-
-
 class MeasuredSystem(Record):
     """A combination of hardware and scale on which whole steps were measured."""
 

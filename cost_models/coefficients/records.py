@@ -9,7 +9,6 @@ from cost_models.coefficients.evidence import (
     Coefficient,
     DtypeCoefficient,
     Kind,
-    ModeCoefficient,
     OptimizerCoefficient,
     StepEvidence,
 )
@@ -250,6 +249,17 @@ class SoftwareCoefficients(NamedCoefficients):
     """Bytes of device memory that could be read in the time of a picked pair's gradient. Unset: none."""
     norm_row_bytes: Annotated[Coefficient | None, NEWER] = None
     """The same of a vector that is normed, beyond what its passes read and write. Unset: none."""
+    turned_number_bytes: Annotated[Coefficient | None, NEWER] = None
+    """The same of a number read or written across layouts, beyond its own bytes, where kernels are counted."""
+    counted_passes: Annotated[Coefficient | None, NEWER] = None
+    """Bytes of device memory that could be read in the time of one that kernels beside products read or write. Where it
+    is set, these are counted in each mode that a workload states (`workload.beside`), not crossings."""
+    summed_row_bytes: Annotated[Coefficient | None, NEWER] = None
+    """The same of a row that is summed over all samples, as a bias's gradient is, beyond its own bytes."""
+    counted_norm_row_bytes: Annotated[Coefficient | None, NEWER] = None
+    """The same of a vector that is normed, where kernels are counted."""
+    norm_gradient_row_bytes: Annotated[Coefficient | None, NEWER] = None
+    """The same of its gradient."""
     update_passes: Coefficient
     cache_search_s: Coefficient
     cache_launch_s: Annotated[Coefficient | None, NEWER] = None
@@ -264,8 +274,6 @@ class SoftwareCoefficients(NamedCoefficients):
     codec_passes: Coefficient
     """Crossings of device memory by what encoding or decoding numbers reads and writes."""
     activation_passes: Coefficient
-    activation_passes_of_mode: Annotated[ModeCoefficient | None, NEWER] = None
-    """The same where a mode is stated."""
     collective_latency_s: Coefficient
     allocator_overhead: Coefficient | None = None
     """Bytes that the allocator keeps reserved for each byte of tensors, beside the ids that other streams hold."""

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from cost_models.arithmetic import ProductRate
-from cost_models.coefficients import SoftwareCoefficients
+from cost_models.coefficients import Coefficient, SoftwareCoefficients
 from cost_models.dense_size import (
     FORWARD_FLOPS_PER_MAC,
     DenseSize,
@@ -148,20 +148,48 @@ class DenseKernels:
         through its memory."""
         network = self._network
         hbm = network.of_kind([kind.hbm_bytes_per_s for kind in network.kinds])
-        crossings = self._software.activation_passes.value * ACTIVATIONS_FORWARD * PASSES[way]
-        dense = self._workload.dense
-        moved = (size.activation_elements - size.uncrossed) * dense.activation_bytes * crossings
-        if (narrow := COMPUTE_DTYPE_BYTES[dense.dtype]) < dense.activation_bytes:
-            converted = {"forward": size.product_inputs, "backward": size.product_gradients}
-            moved += converted[way] * (narrow + dense.activation_bytes)
-        beyond = {"forward": (size.norm_rows, "norm_row_bytes"), "backward": (size.picked, "picked_gradient_bytes")}
-        count, name = beyond[way]
-        if (took := getattr(self._software, name)) is not None:
-            moved += count * took.value
+        moved = self._moved_bytes(size, way)
         products = np.stack([_products_s(kind, size.products, samples, way) for kind in network.kinds])
         small = network.of_kind([_within_sample_s(kind, size.within_samples, way) for kind in network.kinds])
         within_samples = samples * (small + moved / hbm)
         return np.asarray(within_samples + products[network.kind_of_rank, np.arange(network.world)])
+
+    def _moved_bytes(self, size: DenseSize, way: Pass) -> float:
+        """What kernels beside products take of device memory one way, for a sample."""
+        dense, software, mode = self._workload.dense, self._software, self._workload.software_mode
+        is_counted = mode is not None and software.counted_passes is not None
+        if is_counted:
+            moved, rows = self._counted_bytes(size, way, is_fused=mode == "compiled")
+        else:
+            crossings = software.activation_passes.value * ACTIVATIONS_FORWARD * PASSES[way]
+            moved = (size.activation_elements - size.uncrossed) * dense.activation_bytes * crossings
+            rows = [(size.norm_rows, software.norm_row_bytes)] if way == "forward" else []
+        if (narrow := COMPUTE_DTYPE_BYTES[dense.dtype]) < dense.activation_bytes:
+            converted = {"forward": size.product_inputs, "backward": size.product_gradients}
+            moved += converted[way] * (narrow + dense.activation_bytes)
+        if way == "backward":
+            rows.append((size.picked, software.picked_gradient_bytes))
+        return moved + sum(count * took.value for count, took in rows if took is not None)
+
+    def _counted_bytes(
+        self, size: DenseSize, way: Pass, *, is_fused: bool
+    ) -> tuple[float, list[tuple[float, Coefficient | None]]]:
+        """What they read and write, counted kernel by kernel; and numbers and rows that take more than their bytes,
+        each with what it takes."""
+        beside, software = size.beside, self._software
+        turned = {"forward": beside.turned_forward, "backward": beside.turned_backward}[way]
+        rows: list[tuple[float, Coefficient | None]] = [(turned, software.turned_number_bytes)]
+        if is_fused:
+            numbers = {"forward": beside.fused_forward, "backward": beside.fused_backward}[way]
+        elif way == "forward":
+            numbers = beside.forward
+            rows.append((size.norm_rows, software.counted_norm_row_bytes))
+        else:
+            numbers = beside.backward + beside.summed
+            rows.append((size.norm_rows, software.norm_gradient_row_bytes))
+            rows.append((beside.summed_rows, software.summed_row_bytes))
+        assert software.counted_passes is not None
+        return (numbers + turned) * self._workload.dense.activation_bytes * software.counted_passes.value, rows
 
     def optimizer_s(self, slow: Floats) -> Floats:
         """[W] weights, gradients and state of the dense part read, weights, their copy and state written."""

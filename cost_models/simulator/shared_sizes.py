@@ -14,7 +14,7 @@ def shared_size(unit: DenseUnit, ranks: int) -> DenseSize:
     if unit.held.cut == "tokens":
         return _tokens(unit, ranks)
     size, made = unit.size, _of_kind(unit, ranks)
-    own = replace(made, macs=size.macs, parameters=size.parameters, recomputed=None)
+    own = replace(made, macs=size.macs, parameters=size.parameters, beside=size.beside, recomputed=None)
     return own if size.recomputed is None else replace(own, recomputed=own)
 
 

@@ -7,11 +7,15 @@ import fnmatch
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from cost_models.workload.beside import NO_KERNELS, Beside, added, copied, joined
 from cost_models.workload.layer_kinds import KINDS, Product, Shape
 from cost_models.workload.layer_shorthands import SHORTHANDS, block_of
 from cost_models.workload.layers import NUMERICAL, Layer, named, within
 from cost_models.workload.table_profile import TableProfile
 from topologies.errors import ConflictError
+
+JOINING = ("linear", "cross", "dot", "compress", "fm", "norm", "stack")
+"""Kinds of layers that read all inputs as one, which is written first."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,8 @@ class SizedLayer:
     """The same; of a repeated wukong or attention_tower, the repetition."""
     count: int = 1
     """How many cross layers follow each other in it."""
+    beside: Beside = NO_KERNELS
+    """What kernels beside its products read and write."""
 
     @property
     def parameters(self) -> int:
@@ -116,6 +122,8 @@ class _Builder:
     done: list[SizedLayer] = field(default_factory=list)
     read: set[str] = field(default_factory=set)
     """Names of tables whose vectors some layer has; `numerical`."""
+    gradients: set[str] = field(default_factory=set)
+    """Names of layers of which some layer gives gradients."""
 
     def put(self, index: int, layer: Layer) -> None:
         """Add a layer of the file, or those that it stands for."""
@@ -136,6 +144,7 @@ class _Builder:
                 self._put(simple, stated)
             return
         sizes = KINDS[layer.kind](layer, [self._shape(name) for name in layer.inputs])
+        beside = self._beside(layer, sizes.beside)
         self.read |= {NUMERICAL} & set(layer.inputs)
         self.done.append(
             SizedLayer(
@@ -153,8 +162,23 @@ class _Builder:
                 stated=str(stated.name),
                 block=block_of(stated, str(layer.name)),
                 count=layer.count if layer.kind == "cross" else 1,
+                beside=beside,
             )
         )
+
+    def _beside(self, layer: Layer, own: Beside) -> Beside:
+        """What its kernels read and write, with its inputs joined, unless it adds or averages them, and gradients added
+        of what others read, too."""
+        if len(layer.inputs) > 1 and layer.kind in JOINING:
+            own += joined(sum(self._shape(name).numbers for name in layer.inputs))
+            own += copied(
+                sum(
+                    each.output.numbers for each in self.done if each.name in layer.inputs and each.kind == "embeddings"
+                )
+            )
+        again = [name for name in layer.inputs if name in self.gradients]
+        self.gradients |= {*layer.inputs} - {NUMERICAL}
+        return sum((added(self._shape(name).numbers) for name in again), own)
 
     def _shape(self, name: str) -> Shape:
         if name == NUMERICAL:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from cost_models.workload.beside import NO_KERNELS, SUM, Beside, activated, biased, crossed, normed
 from cost_models.workload.layers import NUMERICAL, Layer
 from topologies.errors import ConflictError
 
@@ -91,6 +92,8 @@ class LayerSizes:
     """Pairs of dots that are picked."""
     norm_rows: float = 0
     """Vectors that are normed, each by itself."""
+    beside: Beside = NO_KERNELS
+    """What kernels beside its products read and write, but for inputs that are joined and gradients that are added."""
 
 
 def _are_aligned(layer: Layer, inputs: Sequence[Shape]) -> bool:
@@ -132,7 +135,8 @@ def _linear(layer: Layer, inputs: Sequence[Shape]) -> LayerSizes:
     read = tokens_of(inputs) if layer.per == "token" else _one_vector(inputs)
     output = Shape(read.tokens, layer.out or 0, read.squared_tokens)
     product = Product(read.tokens, read.width, output.width, is_aligned=_are_aligned(layer, inputs))
-    return LayerSizes(output, (product,), (output.width,) * layer.bias, read.numbers + output.numbers)
+    beside = activated(output.numbers, bias=layer.bias, tokens=output.tokens)
+    return LayerSizes(output, (product,), (output.width,) * layer.bias, read.numbers + output.numbers, beside=beside)
 
 
 def _cross(layer: Layer, inputs: Sequence[Shape]) -> LayerSizes:
@@ -141,7 +145,8 @@ def _cross(layer: Layer, inputs: Sequence[Shape]) -> LayerSizes:
     read, rank = _one_vector(inputs), layer.rank
     if rank is None:
         square = Product(1, read.width, read.width, is_aligned=_are_aligned(layer, inputs))
-        return LayerSizes(read, (square,) * layer.count, (read.width,) * layer.count, layer.count * 4 * read.width)
+        moved, beside = layer.count * 4 * read.width, crossed(read.width, layer.count, 0)
+        return LayerSizes(read, (square,) * layer.count, (read.width,) * layer.count, moved, beside=beside)
     down = Product(1, read.width, rank, is_aligned=_are_aligned(layer, inputs))
     products = (down, replace(down, inner=rank, columns=read.width)) * layer.count
     return LayerSizes(
@@ -149,28 +154,37 @@ def _cross(layer: Layer, inputs: Sequence[Shape]) -> LayerSizes:
         products,
         layer.count * ((rank,) * layer.inner_bias + (read.width,)),
         layer.count * (2 * (read.width + rank) + 2 * read.width),
+        beside=crossed(read.width, layer.count, rank * layer.inner_bias),
     )
 
 
 def _dot(_: Layer, inputs: Sequence[Shape]) -> LayerSizes:
-    """All n x n pairs of the n vectors are multiplied; n(n-1)/2 are kept."""
+    """All n x n pairs of the n vectors are multiplied; n(n-1)/2 are kept. The gradients of both factors are added, one
+    of which is transposed."""
     read = fixed_tokens(inputs)
     count = round(read.tokens)
     product = Product(count, read.width, count, "batched")
     pairs = count * (count - 1) // 2
     output = Shape(1, pairs, is_aligned=False)
-    return LayerSizes(output, (product,), (), read.numbers + count * count, picked=pairs)
+    kept, zeros = 2 * pairs, count * count
+    beside = Beside(kept, zeros, kept, zeros, turned_backward=SUM * read.numbers)
+    return LayerSizes(output, (product,), (), read.numbers + count * count, picked=pairs, beside=beside)
 
 
 def _compress(layer: Layer, inputs: Sequence[Shape]) -> LayerSizes:
+    """Weights by vectors: `torch.matmul` of a matrix by matrices copies these transposed, and what comes out, too."""
     read = fixed_tokens(inputs)
     output = Shape(layer.vectors or 0, read.width)
     product = Product(read.width, read.tokens, output.tokens)
-    return LayerSizes(output, (product,), (), read.numbers + output.numbers)
+    beside = Beside(turned_forward=2 * (read.numbers + output.numbers), turned_backward=2 * output.numbers)
+    return LayerSizes(output, (product,), (), read.numbers + output.numbers, beside=beside)
 
 
 def _fm(layer: Layer, inputs: Sequence[Shape]) -> LayerSizes:
-    """X (X^T Y) with a projection Y of the n vectors to k, a norm of the n k numbers, and an MLP to the vectors."""
+    """X (X^T Y) with a projection Y of the n vectors to k, a norm of the n k numbers, and an MLP to the vectors.
+
+    Vectors are copied transposed for the projection; the gradients of both uses are added, and put in order.
+    """
     read, rank, vectors = fixed_tokens(inputs), layer.rank or 0, layer.vectors or 0
     pairs = round(read.tokens) * rank
     widths = (pairs, *layer.sizes, vectors * read.width)
@@ -182,7 +196,9 @@ def _fm(layer: Layer, inputs: Sequence[Shape]) -> LayerSizes:
     )
     projected = rank * read.width
     moved = 2 * read.numbers + 2 * projected + 3 * pairs + sum(p.inner + p.columns for p in mlp)
-    return LayerSizes(Shape(vectors, read.width), products, (pairs, *widths), moved, norm_rows=1)
+    beside = Beside(turned_forward=2 * read.numbers, turned_backward=(SUM + 2) * read.numbers)
+    beside = sum(map(activated, layer.sizes), beside + normed(pairs) + biased(widths[-1]))
+    return LayerSizes(Shape(vectors, read.width), products, (pairs, *widths), moved, norm_rows=1, beside=beside)
 
 
 def _attention(layer: Layer, inputs: Sequence[Shape]) -> LayerSizes:
@@ -209,23 +225,29 @@ def _attention(layer: Layer, inputs: Sequence[Shape]) -> LayerSizes:
     moved = queries.tokens * (2 * queries.width + 4 * wide) + seen.tokens * (2 * seen.width + 4 * narrow)
     biases = (wide, narrow, narrow, queries.width) * layer.bias
     within_kernel = 2 * (queries.tokens * wide + seen.tokens * narrow)  # what the fused kernel's own time is of
-    return LayerSizes(queries, products, biases, moved, within_kernel)
+    gathered = queries.tokens * wide + 2 * seen.tokens * narrow  # gradients of heads are stacked, then put in order
+    beside = Beside(turned_backward=4 * gathered)
+    if layer.bias:
+        beside += biased(gathered, queries.tokens) + biased(queries.numbers, queries.tokens)
+    return LayerSizes(queries, products, biases, moved, within_kernel, beside=beside)
 
 
 def _norm(_: Layer, inputs: Sequence[Shape]) -> LayerSizes:
     read = tokens_of(inputs)
-    return LayerSizes(read, (), 2 * (read.width,), 2 * read.numbers, norm_rows=read.tokens)
+    beside = normed(read.numbers)
+    return LayerSizes(read, (), 2 * (read.width,), 2 * read.numbers, norm_rows=read.tokens, beside=beside)
 
 
 def _pool(layer: Layer, inputs: Sequence[Shape]) -> LayerSizes:
     read = sum(shape.numbers for shape in inputs)
+    beside = Beside(read, read, read, read)
     if layer.stride is None:
         if len(inputs) > 1:
             raise ConflictError("averages over the tokens of one input; give one, or stride", "inputs")
-        return LayerSizes(Shape(1, inputs[0].width), (), (), read)
+        return LayerSizes(Shape(1, inputs[0].width), (), (), read, beside=beside)
     first, others = _one_vector(inputs[:1]), inputs[1:]
     width = -(-first.width // layer.stride) + (_one_vector(others).width if others else 0)
-    return LayerSizes(Shape(1, width), (), (), read)
+    return LayerSizes(Shape(1, width), (), (), read, beside=beside)
 
 
 def _add(_: Layer, inputs: Sequence[Shape]) -> LayerSizes:
@@ -234,7 +256,8 @@ def _add(_: Layer, inputs: Sequence[Shape]) -> LayerSizes:
         shown = ", ".join(f"{shape.tokens:g} x {shape.width}" for shape in inputs)
         raise ConflictError(f"cannot be added: they have {shown} numbers", "inputs")
     read_and_written = (len(inputs) + 1) * inputs[0].numbers
-    return LayerSizes(inputs[0], (), (), read_and_written, read_and_written * 2 / 3)
+    beside = Beside(SUM * (len(inputs) - 1) * inputs[0].numbers, 0, read_and_written)
+    return LayerSizes(inputs[0], (), (), read_and_written, read_and_written * 2 / 3, beside=beside)
 
 
 def _other(layer: Layer, inputs: Sequence[Shape]) -> LayerSizes:
@@ -242,7 +265,8 @@ def _other(layer: Layer, inputs: Sequence[Shape]) -> LayerSizes:
     output = Shape(layer.vectors or 1, layer.out or 0)
     products = (Product(1, layer.macs, 1, "totals"),) if layer.macs else ()
     vectors = (layer.parameters,) if layer.parameters else ()
-    return LayerSizes(output, products, vectors, sum(shape.numbers for shape in inputs) + output.numbers)
+    moved = sum(shape.numbers for shape in inputs) + output.numbers
+    return LayerSizes(output, products, vectors, moved, beside=activated(output.numbers))
 
 
 def _stack(_: Layer, inputs: Sequence[Shape]) -> LayerSizes:

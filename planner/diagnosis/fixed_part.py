@@ -98,10 +98,16 @@ def _fixed_seconds(model: StepCosts) -> Iterator[FixedSeconds]:
         left_s = total - latency_s
         if stage == "dense" and resource == DEVICE:
             activations_s = min(left_s, model.activation_seconds())
-            passes = model.coefficients.software.activation_passes.value
-            yield FixedSeconds(stage, f"activations, {passes:g} times through memory", activations_s)
+            yield FixedSeconds(stage, _activations(model), activations_s)
             left_s -= activations_s
         yield FixedSeconds(stage, words.get(stage, stage.replace("_", " ")), left_s)
+
+
+def _activations(model: StepCosts) -> str:
+    """What activations take is counted by."""
+    if any(kind.beside.counted for kind in model.kinds):
+        return "activations, kernel by kernel"
+    return f"activations, {model.coefficients.software.activation_passes.value:g} times through memory"
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from benchmarks.one_gpu import laws
+from benchmarks.one_gpu import beside, laws
 from benchmarks.one_gpu.__main__ import DEVICE, LARGE_S, ON_UNITS, fitted_products, left_out, passes, products, roots
 from cost_models.coefficients import device_coefficients, software_coefficients
 
@@ -28,32 +28,59 @@ def test_large_products_are_within_a_sixth_at_the_median() -> None:
     assert off["fp32"] < 0.2
 
 
-def test_dense_parts_are_within_an_eighth_where_kernels_are_long() -> None:
-    """In fp32 and tf32 from 8,192 samples on: what they do beyond products is counted, and fitted to none of them.
+RATIOS = {
+    "tf32": {
+        "mlp": (0.94, 1.02),
+        "dcn": (0.9, 0.98),
+        "dlrm": (0.83, 0.97),
+        "dlrm_of_pairs": (0.86, 0.93),
+        "mixed": (0.85, 0.9),
+        "wukong": (1.05, 1.11),
+        "attention": (1.1, 1.2),
+    },
+    "bf16 weights": {
+        "mlp": (0.97, 1.03),
+        "dcn": (0.91, 1.0),
+        "dlrm": (0.7, 0.79),
+        "dlrm_of_pairs": (0.81, 0.89),
+        "mixed": (0.86, 0.91),
+        "wukong": (0.85, 0.9),
+        "attention": (0.92, 1.02),
+    },
+}
+"""Predicted over measured; nothing is fitted to any of these models, and one count serves both formats."""
 
-    Dots of vectors within a sixth; norms and sums of tokens take as long by number as in bf16, so that they are a sixth
-    too long here and too short there."""
+
+@pytest.mark.parametrize(("dtype", "model"), [(dtype, model) for dtype in RATIOS for model in RATIOS[dtype]])
+def test_dense_parts_from_8192_samples_on(dtype: str, model: str) -> None:
+    """On the device, where kernels are long: kernels beside products are counted, with rates of their own; fp32 takes
+    the bounds of tf32."""
     rows = passes()
-    rows = rows[(rows["mode"] == "graph") & (rows.batch >= 8192) & rows.dtype.isin(["fp32", "tf32"])]
-    ratio = (rows.predicted_s / rows.seconds).groupby(rows.model)
-    for model in ("mlp", "dcn"):
-        assert ratio.get_group(model).between(0.92, 1.125).all(), model
-    for model in ("dlrm", "dlrm_of_pairs"):
-        assert ratio.get_group(model).between(0.85, 1.0).all(), model
-    for model in ("wukong", "attention"):
-        assert ratio.get_group(model).between(1.1, 1.23).all(), model
+    rows = rows[(rows["mode"] == "graph") & (rows.batch >= 8192) & (rows.model == model)]
+    rows = rows[rows.dtype.isin(["tf32", "fp32"] if dtype == "tf32" else [dtype])]
+    assert len(rows) >= 2
+    assert (rows.predicted_s / rows.seconds).between(*RATIOS[dtype][model]).all()
 
 
-def test_layers_in_bf16_are_within_a_sixth_without_norms() -> None:
-    """From 8,192 samples on; those whose samples have products and norms of their own within a fifth."""
-    rows = passes()
-    rows = rows[(rows.dtype == "bf16 weights") & (rows.batch >= 8192)]
-    ratio = (rows.predicted_s / rows.seconds).groupby(rows.model)
-    for model in ("mlp", "dcn"):
-        assert ratio.get_group(model).between(0.92, 1.16).all(), model
-    for model in ("wukong", "attention", "dlrm_of_pairs"):
-        assert ratio.get_group(model).between(0.8, 1.0).all(), model
-    assert ratio.get_group("dlrm").between(0.65, 0.85).all()
+def test_compiled_dense_parts() -> None:
+    """Kernels that follow each other are one, and what is unaligned is padded: within a fifth where the device and not
+    the host is waited for; eager kernels would be up to 1.7 times too long."""
+    rows = passes().query("mode == 'compiled' and dtype != 'bf16'")
+    rows = rows[rows.host_s < 0.75 * rows.seconds]
+    assert set(rows.model) == {"mlp", "mixed", "attention"}
+    assert (rows.predicted_s / rows.seconds).between(0.85, 1.2).all()
+
+
+@pytest.mark.parametrize("name", ["counted_passes", "turned_number_bytes", "summed_row_bytes", "norms"])
+def test_kernels_beside_products_take_what_they_were_measured_at(name: str) -> None:
+    """The shipped numbers are those of rows of one kind of kernel each, and hold of each format by the other."""
+    software = software_coefficients("torchrec")
+    names = {"norms": ("counted_norm_row_bytes", "norm_gradient_row_bytes")}.get(name, (name,))
+    for each in names:
+        found, coefficient = beside.fitted(each), getattr(software, each)
+        assert coefficient.value == pytest.approx(found.value, rel=0.05), each
+        assert found.median_off < 0.2, each
+        assert found.median_left_out < 0.3, each
 
 
 def test_an_eager_dense_part_hides_its_host_behind_the_device() -> None:

@@ -127,9 +127,10 @@ def test_a_graph_takes_no_launches_of_the_device() -> None:
     assert (of["hugectr"].lookup_launch_s, of["hugectr"].update_launch_s) == (0.0, 0.0)
 
 
-@pytest.mark.parametrize(("mode", "passes"), [(None, 2.28), ("eager", 6.0), ("compiled", 5.5), ("graph", 6.0)])
-def test_a_mode_says_how_often_activations_cross_memory(mode: str | None, passes: float) -> None:
-    """Eager kernels cross it most; without a mode the profile holds. Estimate and simulation count them alike."""
+@pytest.mark.parametrize(("mode", "passes"), [(None, 2.28), ("eager", 1.15), ("compiled", 1.15), ("graph", 1.15)])
+def test_a_mode_counts_kernels(mode: str | None, passes: float) -> None:
+    """Of what these read and write; without a mode activations cross memory as often as the profile says. Estimate and
+    simulation count them alike."""
     asked = model_of(software_mode=mode, pipeline="none")
     assert software_of(asked).activation_passes.value == passes
     found = plan(topology(node_group("a", ranks=2)), asked, effort=0)

@@ -41,13 +41,17 @@ def test_the_origin_of_every_second_is_told(fields: dict[str, Any], nodes: int) 
 
 
 def test_products_and_activations_of_the_dense_part_are_told_apart() -> None:
-    """Activations with how often they cross memory in the mode, in proportion, where no sums of gradients are waited
-    for: on one rank."""
+    """Activations kernel by kernel, of which compiled steps have fewer, where no sums of gradients are waited for: on
+    one rank. Without a mode, with how often they cross memory."""
     seconds = {}
-    for mode, passes in (("eager", "6"), ("compiled", "5.5")):
+    for mode, name in (
+        ("eager", "kernel by kernel"),
+        ("compiled", "kernel by kernel"),
+        (None, "2.28 times through memory"),
+    ):
         asked = workload(TABLES, dense=DLRM, software_mode=mode)
         parts = fixed_seconds(StepModel(topology(node_group("a", ranks=1)), asked))
         told = {part.what: part.seconds for part in parts if part.stage == "dense"}
-        seconds[mode] = told[f"activations, {passes} times through memory"], told["matrix products"]
-    assert seconds["eager"][0] == pytest.approx(6 / 5.5 * seconds["compiled"][0])
-    assert seconds["eager"][1] == pytest.approx(seconds["compiled"][1])
+        seconds[mode] = told[f"activations, {name}"], told["matrix products"]
+    assert 0 < seconds["compiled"][0] < seconds["eager"][0]
+    assert seconds["eager"][1] == pytest.approx(seconds[None][1])
