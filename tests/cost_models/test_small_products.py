@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from cost_models.arithmetic import ProductRate
-from cost_models.coefficients import software_coefficients
 from cost_models.dense import dense_seconds, product_seconds, within_sample_seconds
 from cost_models.dense_size import dense_size
 from cost_models.kinds import RankKind, rank_kinds
@@ -19,11 +18,13 @@ from cost_models.simulator.engine import Engine
 from cost_models.simulator.network import SimulatedNetwork
 from cost_models.simulator.program import Streams
 from cost_models.small_products import SmallRates
+from cost_models.software import software_of
 from cost_models.step import StepModel
 from cost_models.step_error_bars import stage_causes
 from cost_models.workload import Workload
 from cost_models.workload.histories import histories
 from cost_models.workload.layer_kinds import Product
+from cost_models.workload.models import SoftwareMode
 from tests.oracles.instances import workload
 from topologies import load_topology
 
@@ -118,16 +119,21 @@ MODELS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("software", ["torchrec", "hugectr"])
+@pytest.mark.parametrize(
+    ("software", "mode"), [("torchrec", None), ("torchrec", "eager"), ("torchrec", "compiled"), ("hugectr", "graph")]
+)
 @pytest.mark.parametrize("dtype", ["bf16", "tf32", "fp32"])
 @pytest.mark.parametrize("name", list(MODELS))
-def test_simulated_layers_take_what_the_estimate_says(name: str, dtype: str, software: str) -> None:
-    """Each with its own formula, to the last digits; both passes, and inference."""
+def test_simulated_layers_take_what_the_estimate_says(
+    name: str, dtype: str, software: str, mode: SoftwareMode | None
+) -> None:
+    """Each with its own formula, to the last digits; both passes, and inference; kernels counted or not."""
     two_gpus = ["nodes.0.accelerators.count=2", "nodes.0.links.scale_out.count=2"]
     cluster = load_topology("dgx-h100", overrides=two_gpus)
-    asked: Workload = workload(VECTORS, dense={**MODELS[name], "dtype": dtype}, software=software, global_batch=1024)
+    dense_part, how = {**MODELS[name], "dtype": dtype}, {"software": software, "software_mode": mode}
+    asked: Workload = workload(VECTORS, dense=dense_part, **how, global_batch=1024)
     (kind,) = rank_kinds(cluster, asked)
-    coefficients = software_coefficients(software)
+    coefficients = software_of(asked)
     streams = Streams(2)
     dense = DenseKernels(streams, SimulatedNetwork(cluster, (kind,)), asked, coefficients)
     dense.forward([*dense.first, *dense.rest], 0, np.ones(2))
