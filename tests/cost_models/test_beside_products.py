@@ -11,7 +11,7 @@ from cost_models.software import software_of
 from cost_models.workload import Workload
 from tests.oracles.instances import workload
 
-VECTORS = [{"rows": 10, "dim": 16, "pooling_factor": 1}] * 6
+VECTORS: list[dict[str, object]] = [{"rows": 10, "dim": 16, "pooling_factor": 1}] * 6
 TABLES = {"kind": "embeddings", "name": "vectors", "tables": "*"}
 LAYERS: dict[str, tuple[list[dict[str, Any]], tuple[float, float], float]] = {
     # an activation of 7: read and written; its gradient: two read, one written; the bias's: read
