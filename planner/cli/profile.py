@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,8 +9,10 @@ import typer
 
 from planner.cli import flags, streams, values
 from planner.cli.exits import ExitCode
+from planner.cli.flag_groups import grouped
 from planner.cli.interruption import interruption
 from planner.cli.outputs import Outputs
+from planner.cli.profile_flags import KINDS, CountingFlags, ReadingFlags, listed
 from planner.cli.streams import Format
 from topologies.sentences import counted
 
@@ -22,20 +23,12 @@ if TYPE_CHECKING:
     from planner.profiling.stated import StatedTables
 
 KEPT = "with what was counted so far kept"
-USUAL_MEMORY = "1GiB"
-KINDS = ("parquet", "csv", "criteo", "torch", "query", "nvtabular", "datasketches")
 DIALECTS = ("duckdb", "spark", "bigquery")
 
 
-class EngineName(StrEnum):
-    """What counts."""
-
-    LOCAL = "local"
-    DUCKDB = "duckdb"
-    DASK = "dask"
-
-
+@grouped
 def profile(
+    *,
     data: Annotated[
         list[str],
         typer.Argument(metavar="DATA...", help="Files, folders or patterns; with --sql a table.", show_default=False),
@@ -50,58 +43,8 @@ def profile(
             show_default=False,
         ),
     ] = None,
-    columns: Annotated[
-        str | None,
-        typer.Option(metavar="A,B,...", help="The columns of ids. Unset: all lists of ids; of CSV they are needed."),
-    ] = None,
-    tables: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="What is known of the tables: name, dim, rows, features (a|b), dtype, ..."),
-    ] = None,
-    dim: Annotated[
-        int | None, typer.Option(metavar="N", min=4, help="The width of all tables, without --tables.")
-    ] = None,
-    batch: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            min=1,
-            help="Samples of a step, for distinct ids. Unset: those of a file of tensors, or 65,536.",
-        ),
-    ] = None,
-    session: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Names a sample's session, for ids that repeat in it.")
-    ] = None,
-    sample: Annotated[
-        str | None, typer.Option(metavar="SHARE", help="Read this share of the data, evenly spread, as in 10%.")
-    ] = None,
-    kind: Annotated[
-        str | None, typer.Option(metavar="KIND", help=f"{', '.join(KINDS)}. Unset: as names and first lines tell.")
-    ] = None,
-    separator: Annotated[
-        str | None, typer.Option(metavar="C", help="Separates the ids in a cell of CSV, as in '|'.")
-    ] = None,
-    words: Annotated[
-        str | None, typer.Option(metavar="A,B,...", help="Columns of CSV whose ids are words, not numbers.")
-    ] = None,
-    engine: Annotated[
-        EngineName, typer.Option(help="Threads of this process, DuckDB (Parquet of numbers), or a Dask cluster.")
-    ] = EngineName.LOCAL,
-    scheduler: Annotated[
-        str | None,
-        typer.Option(metavar="ADDRESS", help="With --engine dask: tcp://HOST:PORT. Unset: processes of this machine."),
-    ] = None,
-    workers: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Threads or processes. Unset: as many as there are cores.")
-    ] = None,
-    memory: Annotated[
-        str | None,
-        typer.Option(
-            metavar="BYTES",
-            help="For counts; more keeps more ids of large tables. Unset: 1GiB. DuckDB itself takes more.",
-        ),
-    ] = None,
-    resume: Annotated[bool, typer.Option(help="Go on where an interrupted run of the same data stopped.")] = True,
+    reading: ReadingFlags,
+    counting: CountingFlags,
     sql: Annotated[
         str | None,
         typer.Option(metavar="DIALECT", help=f"Print the query to run where the data is: {', '.join(DIALECTS)}."),
@@ -128,73 +71,47 @@ def profile(
       planner profile mydb.logs --sql spark --columns items,users > query.sql
     """
     if sql is not None:
+        unused = {name: value for name, value in vars(reading).items() if name != "columns"} | counting.given()
+        wanted = None if output_format is Format.TABLE else output_format
         flags.expect_unused(
-            "with --sql, which only prints the query",
-            output=output, tables=tables, dim=dim, batch=batch, session=session, sample=sample, kind=kind,
-            separator=separator, words=words, engine=None if engine is EngineName.LOCAL else engine,
-            scheduler=scheduler, workers=workers, memory=memory, no_resume=None if resume else True, report=page,
-            format=None if output_format is Format.TABLE else output_format,
-        )  # fmt: skip
-        _print_query(sql, data, _listed(columns))
+            "with --sql, which only prints the query", output=output, **unused, report=page, format=wanted
+        )
+        _print_query(sql, data, listed(reading.columns))
         return
-    engine_of = _engine(engine, scheduler, workers)
-    share = values.share("--sample", sample) if sample is not None else 1.0
-    if not 0 < share <= 1:
-        raise typer.BadParameter(f"{sample} is not above 0 and at most 100%", param_hint="--sample")
-    if sample is not None and engine is EngineName.DUCKDB:
-        flags.expect_unused("with --engine duckdb, which reads all of the files", sample=sample)
+    engine, share = counting.chosen_engine(), reading.share(counting.engine)
     if output is None and page is None and output_format is Format.TABLE:
         raise typer.BadParameter("name the file to write, as in -o tables.csv", param_hint="--output")
-    outputs = Outputs({"--output": output, "--report": page}, {"--tables": tables})
+    outputs = Outputs({"--output": output, "--report": page}, {"--tables": reading.tables})
 
     from planner.profiling import kinds, writing
     from planner.profiling.run import USUAL_BATCH, Settings
     from planner.profiling.sources.files import data_files
-    from planner.profiling.stated import StatedTables
     from planner.studies.runners import usable_cores
 
     if output is not None and not writing.is_known(output):
         raise typer.BadParameter(f"must end in {', '.join(writing.SUFFIXES)}", param_hint="--output")
     files = data_files(data)
     outputs.expect_unread("DATA", files)
-    what = values.word("--kind", kind, KINDS) if kind is not None else kinds.kind_of(files)
-    known = StatedTables(tables, kinds.measured_by(what)) if tables is not None else None
-    if known is not None:
-        flags.expect_unused("beside --tables, which states it", dim=dim)
-    elif dim is None and output is not None:
-        message = "say how wide tables are, as in --dim 128, or in a file of --tables: ids do not tell"
-        raise typer.BadParameter(message, param_hint="--dim")
-    elif dim is not None and dim % 4:
-        raise typer.BadParameter(f"{dim} is not a multiple of 4; tables are padded to one", param_hint="--dim")
-    if what in kinds.COUNTED:
-        flags.expect_unused(
-            f"with counts of {what}",
-            columns=columns, batch=batch, session=session, sample=sample, separator=separator, words=words,
-            scheduler=scheduler, workers=workers, engine=None if engine is EngineName.LOCAL else engine,
-            memory=memory, no_resume=None if resume else True,
-        )  # fmt: skip
-        measured = _elsewhere(files, what, known)
+    kind = values.word("--kind", reading.kind, KINDS) if reading.kind is not None else kinds.kind_of(files)
+    known = reading.stated_tables(kind, output)
+    if kind in kinds.COUNTED:
+        unused = {name: value for name, value in vars(reading).items() if name not in {"tables", "dim", "kind"}}
+        flags.expect_unused(f"with counts of {kind}", **unused, **counting.given())
+        measured = _elsewhere(files, kind, known)
     else:
-        if what == kinds.TORCH:
-            flags.expect_extra("torch", "calibrate-device", "DATA of tensors")
-        if what != kinds.CSV:
-            flags.expect_unused(f"with data of {what}", separator=separator, words=words)
-        source = kinds.opened(files, what, _listed(columns), _listed(words) or (), separator)
+        source = reading.source(files, kind)
         settings = Settings(
-            batch=batch or source.batch or USUAL_BATCH,
-            session=session,
+            batch=reading.batch or source.batch or USUAL_BATCH,
+            session=reading.session,
             share=share,
-            memory_bytes=float(values.byte_count("--memory", memory or USUAL_MEMORY)),
-            workers=workers or usable_cores(),
+            memory_bytes=counting.memory_bytes,
+            workers=counting.workers or usable_cores(),
             progress_file=None if output is None else output.with_name(f".{output.name}.progress"),
         )
-        measured = _counted(source, known, settings, engine_of, chosen=columns is not None, resume=resume, quiet=quiet)
-    _write(measured, dim, ", ".join(data), output, page)
+        chosen = reading.columns is not None
+        measured = _counted(source, known, settings, engine, chosen=chosen, resume=counting.resume, quiet=quiet)
+    _write(measured, reading.dim, ", ".join(data), output, page)
     _print(measured, output_format)
-
-
-def _listed(text: str | None) -> tuple[str, ...] | None:
-    return None if text is None else tuple(each.strip() for each in text.split(",") if each.strip())
 
 
 def _print_query(dialect: str, data: Sequence[str], columns: tuple[str, ...] | None) -> None:
@@ -206,26 +123,6 @@ def _print_query(dialect: str, data: Sequence[str], columns: tuple[str, ...] | N
     if len(data) != 1:
         raise typer.BadParameter("name one table, or what else can stand behind FROM", param_hint="DATA")
     print(query(dialect, data[0], columns))
-
-
-def _engine(name: EngineName, scheduler: str | None, workers: int | None) -> "Engine":
-    if name is not EngineName.DASK:
-        flags.expect_unused("without --engine dask", scheduler=scheduler)
-    elif scheduler is not None:
-        flags.expect_unused("beside --scheduler, whose cluster has its own", workers=workers)
-    if name is EngineName.DUCKDB:
-        flags.expect_extra("duckdb", "profile", "--engine duckdb")
-        from planner.profiling.engines.duckdb import count_in_duckdb
-
-        return count_in_duckdb
-    if name is EngineName.DASK:
-        flags.expect_extra("distributed", "dask", "--engine dask")
-        from planner.profiling.engines.dask import dask_engine
-
-        return dask_engine(scheduler)
-    from planner.profiling.engines.local import count_locally
-
-    return count_locally
 
 
 def _elsewhere(files: Sequence[Path], kind: str, known: "StatedTables | None") -> "list[MeasuredTable]":
