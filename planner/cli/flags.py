@@ -216,6 +216,10 @@ PricesFlag = Annotated[
         autocompletion=completion("price sheet"),
     ),
 ]
+PageFlag = Annotated[
+    Path | None,
+    typer.Option("--report", metavar="FILE", help="Write a page with charts here: HTML, for any browser."),
+]
 FormatFlag = Annotated[
     Format, typer.Option("--format", metavar="WORD", help="Write stdout as table, json, csv or markdown.")
 ]

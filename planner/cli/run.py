@@ -29,10 +29,7 @@ def run(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the figures here: .json or .csv.")
     ] = None,
-    page: Annotated[
-        Path | None,
-        typer.Option("--report", metavar="FILE", help="Write a page with charts here: HTML, for any browser."),
-    ] = None,
+    page: flags.PageFlag = None,
     plans: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Keep the plan of each stage here, as plan-N.json.")
     ] = None,

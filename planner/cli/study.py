@@ -49,10 +49,7 @@ def study(
         Path | None,
         typer.Option("--output", "-o", metavar="FILE", help="Write the table here: .parquet, .csv or .json."),
     ] = None,
-    page: Annotated[
-        Path | None,
-        typer.Option("--report", metavar="FILE", help="Write a page with charts here: HTML, for any browser."),
-    ] = None,
+    page: flags.PageFlag = None,
     plans: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Keep the plan of each point here, as point-N.json.")
     ] = None,
