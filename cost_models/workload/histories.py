@@ -36,11 +36,6 @@ class History:
         """That of the gamma distribution."""
         return 1 / self.variation**2
 
-    @property
-    def relative_squared(self) -> float:
-        """The mean of the squared length over the squared mean."""
-        return 1 + self.variation**2
-
 
 def histories(workload: Workload) -> tuple[History, ...]:
     """Those whose lengths have a spread, in the order of the layers that read them; none of a dense part without

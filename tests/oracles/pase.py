@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from cost_models.iteration_space import IterationSpace, Tensor, cuts_of, missing_elements
 from cost_models.shards import Floats, Ints
 from planner.certificates.strategy_graph import StrategyGraph
+from tests.oracles.iteration_space import IterationSpace, Tensor, cuts_of, missing_elements
 
 FLOPS_PER_S = 10e12
 WORDS_PER_S = 16e9 / 8

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cost_models.iteration_space import IterationSpace, Tensor, cuts_of, missing_elements
+from tests.oracles.iteration_space import IterationSpace, Tensor, cuts_of, missing_elements
 
 PRODUCT = IterationSpace(
     {"m": 4, "n": 6, "k": 2},
