@@ -134,10 +134,10 @@ def _of_cross(layer: SizedLayer, cut: LayerCut, ranks: int, samples: float, numb
     return _by_phase(calls * layer.count)
 
 
-def _by_phase(calls: Iterable[CollectiveCall], ring: Ring | None = None) -> InsideCalls:
+def _by_phase(calls: Iterable[CollectiveCall]) -> InsideCalls:
     calls = list(calls)
     forward = tuple(call for call in calls if call.phase == "forward")
-    return InsideCalls(forward, tuple(call for call in calls if call.phase == "backward"), ring)
+    return InsideCalls(forward, tuple(call for call in calls if call.phase == "backward"))
 
 
 class _OfTokens:

@@ -152,12 +152,12 @@ STDIN = Path("-")
 """The path that stands for standard input."""
 
 
-def read_yaml(path: Path, name: str | None = None) -> Document:
+def read_yaml(path: Path) -> Document:
     """Read one YAML file, or standard input.
 
     Raises InputError if it cannot be read, is not YAML, has a key twice or is empty.
     """
-    source = name or ("standard input" if path == STDIN else str(path))
+    source = "standard input" if path == STDIN else str(path)
     try:
         content = sys.stdin.buffer.read() if path == STDIN else note(path).read_bytes()
         text = content.decode("utf-8-sig")

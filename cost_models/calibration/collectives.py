@@ -164,9 +164,9 @@ def _line(sizes: Floats, seconds: Floats) -> Floats:
     return np.asarray(np.maximum(weights, 1e-3) * unit)
 
 
-def as_law(law: ProtocolLaw, system: str = "") -> CollectiveLaw:
+def as_law(law: ProtocolLaw) -> CollectiveLaw:
     """The law as the cost model uses it."""
-    return scaled(law, 1.0, system)
+    return scaled(law, 1.0)
 
 
 def scaled(law: ProtocolLaw, bandwidth_ratio: float, system: str = "") -> CollectiveLaw:

@@ -240,7 +240,6 @@ def simulate(
     steps: int = 2,
     exchange: VectorExchange = "flat",
     conditions: Conditions | None = None,
-    observe: Observer | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Simulation:
     """Play `steps` steps after those in which the pipeline fills, with vectors that are exchanged so; `progress` hears
@@ -294,7 +293,7 @@ def simulate(
     )
     program = builder.build(demands, conditions.slowness(network.world, simulated), tell, lengths)
     tell(f"simulating {counted(simulated, 'step')} of {counted(network.world, 'rank')}")
-    run = Engine(program.graph, capacity, program.hubs).run(observe)
+    run = Engine(program.graph, capacity, program.hubs).run()
     return Simulation(network, program, run, workload, fill, steps, capacity)
 
 

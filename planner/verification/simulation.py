@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cost_models.simulator.conditions import Conditions
-from cost_models.simulator.engine import Observer
 from cost_models.simulator.simulation import Simulation, simulate
 from planner.document.plan import Plan, Simulated
 from planner.document.planned import held_workload, placed_shards, planned_replicas, planned_topology
@@ -36,7 +35,6 @@ def simulate_plan(
     *,
     steps: int = 1,
     conditions: Conditions | None = None,
-    observe: Observer | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Simulation:
     """Simulate steps of a plan. Raises ValueError if the plan places nothing, or for conditions that cannot be."""
@@ -50,7 +48,6 @@ def simulate_plan(
         steps=steps,
         exchange=plan.provenance.exchange,
         conditions=conditions,
-        observe=observe,
         progress=progress,
     )
 
