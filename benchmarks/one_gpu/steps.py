@@ -76,12 +76,7 @@ def one_pass(bench: Bench, name: str, mode: str, dtype: str, batch: int, rule: s
         optimizer.step()
 
     if mode == "graph" and bench.is_cuda:
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            for _ in range(3):
-                step()
-        torch.cuda.current_stream().wait_stream(side)
+        bench.try_aside(step)
         graph = torch.cuda.CUDAGraph()
         optimizer.zero_grad(set_to_none=True)
         vectors.grad = None

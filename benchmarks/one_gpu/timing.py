@@ -30,23 +30,27 @@ class Bench:
             began = time.perf_counter()
             kernel()
             return time.perf_counter() - began
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            for _ in range(REPLAYED):
-                kernel()
-        graph.replay()
-        return min(self.event_s(graph.replay) for _ in range(REPLAYS)) / REPLAYED
+        return self._replayed_s(kernel)
 
     def captured_s(self, call: Callable[[], object]) -> float:
         """Seconds of what goes forward and back, captured; it is tried on another stream first, as PyTorch asks."""
         if not self.is_cuda:
             return self.kernel_s(call)
+        self.try_aside(call)
+        return self._replayed_s(call)
+
+    @staticmethod
+    def try_aside(call: Callable[[], object]) -> None:
+        """Call on another stream a few times, as PyTorch asks before a capture."""
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             for _ in range(3):
                 call()
         torch.cuda.current_stream().wait_stream(side)
+
+    def _replayed_s(self, call: Callable[[], object]) -> float:
+        """Seconds of a call among several that are captured in one graph."""
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             for _ in range(REPLAYED):
