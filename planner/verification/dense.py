@@ -12,11 +12,12 @@ from cost_models.workload.dense_sharding import REPLICATED
 from cost_models.workload.formats import wire_bytes, written_bytes
 from cost_models.workload.layer_graph import SizedLayer
 from cost_models.workload.optimizers import ELEMENTWISE
-from planner.document.dense import OtherDense, PlannedDense, TrainedDense
+from planner.document.dense import PlannedDense, TrainedDense
 from planner.document.plan import Plan
 from planner.formulation.checkpoint_choices import checkpoint_candidates, with_checkpointing
 from planner.formulation.dense_choices import candidates, with_sharding
 from planner.verification.figures import TOLERANCE
+from planner.verification.other_choices import faults_of_other
 
 
 def faults_of_dense(plan: Plan, model: CostModel) -> Iterator[str]:
@@ -36,7 +37,7 @@ def faults_of_dense(plan: Plan, model: CostModel) -> Iterator[str]:
     if sorted(stated) != sorted(others):
         yield f"dense: the other strategies are {others}, the document has {stated}"
     for other in planned.others:
-        yield from _faults_of_other(plan, other)
+        yield from faults_of_other(plan, f"dense: {other.words}", other)
     yield from _faults_of_layer_bound(plan, planned)
     if own.is_sharded and isinstance(model, StepCosts):
         yield from _faults_of_bytes(model)
@@ -79,20 +80,6 @@ def _faults_of_layer_bound(plan: Plan, planned: PlannedDense) -> Iterator[str]:
     stated_s, proven_s = planned.by_layer.lower_bound_s, layer_bound_s(plan)
     if proven_s is None or proven_s < stated_s * (1 - TOLERANCE):
         yield f"dense.by_layer: the proof gives {proven_s!r}, the document says {stated_s!r}"
-
-
-def _faults_of_other(plan: Plan, other: OtherDense) -> Iterator[str]:
-    """Whether it was rightly rejected, as far as its figures tell."""
-    name, best_s = f"dense: {other.words}", None if plan.objective is None else plan.objective.step_s
-    bound, step = other.lower_bound_s, other.step_s
-    if best_s is not None and step is not None and step < best_s * (1 - TOLERANCE):
-        yield f"{name}: has a step of {step!r}, shorter than that of the plan"
-    if other.rejected == "bound" and (bound is None or best_s is None or bound < best_s * (1 - TOLERANCE)):
-        yield f"{name}: its bound {bound!r} does not say that it is slower"
-    if (other.rejected == "plan") != (step is not None):
-        yield f"{name}: rejected for {other.rejected}, {'with' if step is not None else 'without'} a step"
-    if bound is not None and step is not None and bound > step * (1 + TOLERANCE):
-        yield f"{name}: its bound {bound!r} is above its step {step!r}"
 
 
 def _faults_of_bytes(model: StepCosts) -> Iterator[str]:

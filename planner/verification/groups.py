@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 from cost_models.model import CostModel
 from planner.document.plan import Plan
-from planner.document.replicas import OtherReplicas, PlannedReplicas
 from planner.formulation.replica_choices import candidates
 from planner.verification.figures import TOLERANCE
+from planner.verification.other_choices import faults_of_other
 from topologies.errors import InputError
 
 
@@ -34,20 +34,7 @@ def faults_of_replicas(plan: Plan, model: CostModel) -> Iterator[str]:
     if sorted(stated, key=str) != sorted(others, key=str):
         yield f"replicas: the other choices are {others}, the document has {stated}"
     for other in planned.others:
-        yield from _faults_of_other(plan, planned, other)
-
-
-def _faults_of_other(plan: Plan, planned: PlannedReplicas, other: OtherReplicas) -> Iterator[str]:
-    """Whether it was rightly rejected, as far as its figures tell."""
-    name, best_s = f"replicas: {other.factor} copies", None if plan.objective is None else plan.objective.step_s
-    bound, step = other.lower_bound_s, other.step_s
-    if best_s is not None and step is not None and step < best_s * (1 - TOLERANCE):
-        yield f"{name}: have a step of {step!r}, shorter than that of {planned.factor}"
-    if other.rejected == "bound" and (bound is None or best_s is None or bound < best_s * (1 - TOLERANCE)):
-        yield f"{name}: their bound {bound!r} does not say that they are slower"
-    if (other.rejected == "plan") != (step is not None):
-        yield f"{name}: rejected for {other.rejected}, {'with' if step is not None else 'without'} a step"
-    if step is not None and other.stages is not None and abs(sum(other.stages.values()) - step) > TOLERANCE * step:
-        yield f"{name}: their stages do not add up to their step"
-    if bound is not None and step is not None and bound > step * (1 + TOLERANCE):
-        yield f"{name}: their bound {bound!r} is above their step {step!r}"
+        name, step_s, stages = f"replicas: {other.factor} copies", other.step_s, other.stages
+        yield from faults_of_other(plan, name, other)
+        if step_s is not None and stages is not None and abs(sum(stages.values()) - step_s) > TOLERANCE * step_s:
+            yield f"{name}: the stages do not add up to the step"
