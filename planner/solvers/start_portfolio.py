@@ -12,7 +12,7 @@ import numpy as np
 from planner.problem.numbers import Bools, Ints
 from planner.solvers.bound.cutting_planes import FluidSolution
 from planner.solvers.bound.fluid import Fluid
-from planner.solvers.construct.caps import PoolCaps, capped_blocks, capped_one_by_one
+from planner.solvers.construct.caps import PoolCaps, capped_blocks, capped_one_by_one, wide_blocks
 from planner.solvers.construct.greedy import place
 from planner.solvers.construct.overfull import tight_tiers
 from planner.solvers.construct.rounding import choose
@@ -20,7 +20,7 @@ from planner.solvers.improve.state import AMPLE, SPARE
 from planner.solvers.incumbent import Incumbent, Start
 
 STARTS_WORK = 1.5e7
-"""Tables x ranks that the starts may take together: large problems get by with one."""
+"""Tables x ranks that the starts may take together: large problems get by with one, and one of larger blocks."""
 GOOD_START = 0.2
 """Gap below which no start with less memory is tried."""
 HEADROOMS = (1.0, 0.998, 0.995, 0.98, 0.96, 0.92, 0.85, 0.75)
@@ -70,9 +70,19 @@ class StartPortfolio:
         """Return the starts under all caps, with ever less memory until something fits.
 
         Where memory is scarce, less of it makes better starts for a while: it goes on as long as that is so. Where it
-        is not, less of it is tried once more, and only if no start is good.
+        is not, less of it is tried once more, and only if no start is good. Where the problem's size allows one start,
+        another one has larger blocks.
         """
-        return self._descending(min(PATIENCE, self.most_starts)) or self._descending(None)
+        starts = self._descending(min(PATIENCE, self.most_starts)) or self._descending(None)
+        if starts and self.most_starts == 1 and not self._incumbent.is_done():
+            starts += self._wide()
+        return starts
+
+    def _wide(self) -> list[Start]:
+        """Return the start of larger blocks, where the problem's size allows one beside it; nothing where it finds no
+        places."""
+        blocks = wide_blocks(self._fluid.problem, self._relaxed, self.tight)
+        return self._at_headroom(self._headrooms[0], [blocks], 1, must_find=False)[0]
 
     def _descending(self, patience: int | None) -> list[Start]:
         """Return the starts with ever less memory; after so many attempts without any, with less at once.

@@ -18,6 +18,8 @@ STAGE_CAPS: tuple[float, ...] = (0.45, 0.6, 0.3, 0.8, 0.5, 0.25, 1.0, 2.0, 8.0)
 """Caps on one block's share of a stage's time, the most promising first: small blocks pack well, but cost more."""
 MANY_STAGE_CAPS: tuple[float, ...] = (0.6, 0.45, *STAGE_CAPS[2:])
 """The same where tables are many for the ranks, so that they pack well anyway."""
+WIDE_STAGE_CAP = 1.0
+"""That of a second start, where tables x ranks are too many for more: its blocks cost less, if they find places."""
 OFF_STEP = 0.75
 """A block that keeps ranks off the steps that others' loads come in counts as if it were this share of a stage."""
 FEW_TABLES = 200
@@ -47,14 +49,22 @@ def capped_blocks(problem: Problem, relaxed: FluidSolution, tight: Bools) -> lis
     return list({mask.tobytes(): (of_pool, mask) for of_pool, mask in every}.values())
 
 
-def capped_one_by_one(problem: Problem, relaxed: FluidSolution, tight: Bools) -> Iterator[tuple[PoolCaps, Bools]]:
-    """Yield the same, the most promising first, and some blocks several times."""
+def wide_blocks(problem: Problem, relaxed: FluidSolution, tight: Bools) -> tuple[PoolCaps, Bools]:
+    """Return the same of the cap WIDE_STAGE_CAP on stages, and the largest on pools."""
+    return next(capped_one_by_one(problem, relaxed, tight, (WIDE_STAGE_CAP,)))
+
+
+def capped_one_by_one(
+    problem: Problem, relaxed: FluidSolution, tight: Bools, stage_caps: tuple[float, ...] | None = None
+) -> Iterator[tuple[PoolCaps, Bools]]:
+    """Yield the same, the most promising first, and some blocks several times; of these `stage_caps`, or the usual
+    ones."""
     seconds, size = _largest_share(problem, relaxed.stage_seconds), _largest_pool_shares(problem)
     shared = np.array([len(np.unique(of)) < problem.world for of in problem.pool_of_rank])
     are_many = bool(problem.tables > max(FEW_TABLES, problem.world))
     if are_many:
         seconds = np.where(blocks_in_steps(problem, relaxed), seconds, np.maximum(seconds, OFF_STEP))
-    stage_caps = MANY_STAGE_CAPS if are_many else STAGE_CAPS
+    stage_caps = stage_caps or (MANY_STAGE_CAPS if are_many else STAGE_CAPS)
     few = stage_caps[:SCARCE_STAGE_CAPS]
     pool_caps, stage_caps = (POOL_CAPS, few) if tight.any() else (POOL_CAPS[:1], stage_caps)
     both: list[PoolCaps] = [(cap, cap) for cap in pool_caps]

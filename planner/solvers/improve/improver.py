@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from planner.problem.arrays import Problem
-from planner.problem.numbers import Bools
+from planner.problem.numbers import Bools, Floats
 from planner.problem.placement import Placement
 from planner.solvers.improve.convert import convert
 from planner.solvers.improve.cut_tables import cut_tables
@@ -23,6 +23,7 @@ from planner.solvers.improve.repartition_groups import repartition_groups
 from planner.solvers.improve.repartition_ranks import repartition_ranks
 from planner.solvers.improve.respread import respread
 from planner.solvers.improve.site_balancing import SiteBalancer
+from planner.solvers.improve.site_merging import merge_cuts
 from planner.solvers.improve.smoothing import Smoothing
 from planner.solvers.improve.state import SearchState
 
@@ -101,6 +102,14 @@ class Improver:
         """Make one round of swaps that bring groups of ranks below an aim; return False once no lower aim is reached,
         or where they are few."""
         return self._site_balancer.balance()
+
+    def merge_cuts(self, value: Floats) -> bool:
+        """Hold tables that are cut over groups of ranks in options of fewer blocks that cost less, by the `value` [B]
+        of the option that each block names; return whether any are."""
+        if not self._site_balancer.is_active or not merge_cuts(self.state, value):
+            return False
+        self._site_balancer = SiteBalancer(self.state)
+        return True
 
     @property
     def only_sites_move(self) -> bool:

@@ -6,8 +6,9 @@ from functools import cached_property
 import numpy as np
 
 from planner.certificates.multipliers import Multipliers
-from planner.problem.numbers import Bools
+from planner.problem.numbers import Bools, Floats
 from planner.problem.placement import Placement
+from planner.problem.site_bins import site_bins
 from planner.solvers.bound.column_reduction import ReducedProblem, reduce_columns, with_options
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.improve.improver import TURNS, Improver
@@ -25,6 +26,9 @@ BALANCING_ROUNDS = 60
 """Rounds towards a target after them."""
 SITE_ROUNDS = 60
 """Rounds of swaps between sites before them, where most blocks are cut over groups of ranks."""
+WORTH_SWAPPING, MERGES = 1e-4, 2
+"""Share of the step that a round of swaps gains at least, before tables are held in fewer blocks there; and how often
+that is tried."""
 IDLE_ROUNDS = 16
 """Rounds without a better plan after which a norm, or load balancing, is done; where ranks are fewer, as many as
 these, or one of each kind of round."""
@@ -80,7 +84,7 @@ class LocalSearch:
         offer()
         if norms == SQUARINGS:
             improver.respread()
-        self._balance_sites(improver, offer)
+        self._balance_sites(improver, reduced, offer)
         most_idle = min(IDLE_ROUNDS, max(reduced.problem.world, TURNS))
         for squarings in () if improver.only_sites_move else norms:
             idle, stale, best_s = 0, 0, improver.best_s
@@ -102,12 +106,22 @@ class LocalSearch:
             offer()
         return best(), improver.best_s
 
-    def _balance_sites(self, improver: Improver, offer: Callable[[], None]) -> None:
-        """Let groups of ranks swap blocks, where these are many."""
+    def _balance_sites(self, improver: Improver, reduced: ReducedProblem, offer: Callable[[], None]) -> None:
+        """Let groups of ranks swap blocks, where these are many; once that gains little, let tables have fewer blocks
+        there, as long as that is possible."""
+        merges = 0
         for _ in range(SITE_ROUNDS):
+            before_s = improver.best_s
             if self._incumbent.is_done() or not improver.balance_sites():
                 return
             offer()
+            if merges < MERGES and improver.best_s > before_s * (1 - WORTH_SWAPPING):
+                merges = merges + 1 if improver.merge_cuts(self._values(reduced)) else MERGES
+
+    def _values(self, reduced: ReducedProblem) -> Floats:
+        """[B] what the option that each block names costs at the multipliers."""
+        value = self._fluid.choice_values(self._multipliers)
+        return value if reduced.blocks is None else np.asarray(value[reduced.blocks])
 
     def _reduced_for(self, placement: Placement) -> ReducedProblem:
         """Return what is searched; of large problems, the options that the placement has or that may be better."""
@@ -117,8 +131,21 @@ class LocalSearch:
             problem = self._fluid.problem
             kept = _worth_a_look(self._fluid, self._multipliers)
             kept[problem.block_option[placement.item_block]] = True
+            kept |= _cheaper_on_groups(self._fluid, self._multipliers, placement)
             self._reduced = with_options(problem, kept)
         return self._reduced
+
+
+def _cheaper_on_groups(fluid: Fluid, multipliers: Multipliers, placement: Placement) -> Bools:
+    """Return which options [O], of blocks over groups of ranks, cost less by the multipliers than the one that the
+    placement has of their table, if that is of such blocks, too; none where groups do not swap blocks."""
+    problem = fluid.problem
+    if site_bins(problem, placement.item_block[problem.is_on_group[placement.item_block]]) is None:
+        return np.zeros(len(problem.option_table), dtype=bool)
+    value = np.minimum.reduceat(fluid.choice_values(multipliers), problem.block_start[:-1])
+    on_group = problem.is_on_group[problem.block_start[:-1]]
+    own = placement.option_of_table(problem)[problem.option_table]
+    return np.asarray(on_group & on_group[own] & (value < value[own]))
 
 
 def _worth_a_look(fluid: Fluid, multipliers: Multipliers) -> Bools:

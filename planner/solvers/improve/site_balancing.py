@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.problem.numbers import Floats, Ints
+from planner.problem.arrays import Problem
+from planner.problem.numbers import Bools, Floats, Ints
 from planner.problem.rounding import ROUNDING_BYTES
 from planner.problem.site_bins import site_bins
 from planner.solvers.improve.state import SearchState
@@ -31,7 +32,7 @@ WORTH = 1e-3
 
 
 @dataclass
-class _Bins:
+class Bins:
     """What a round works on. N sites, I blocks, D columns, M memories."""
 
     load: Floats
@@ -60,8 +61,7 @@ class SiteBalancer:
         self._target_s: Floats | None = None
         block = state.group_block
         self._sites = site_bins(problem, block) if problem.kinds == 1 and state.is_mostly_groups else None
-        anywhere = np.asarray(problem.rank_sets.all(axis=1))[problem.table_rank_set[problem.table_of_block[block]]]
-        self._items: Ints = np.flatnonzero(anywhere & ~problem.option_apart[problem.block_option[block]])
+        self._items: Ints = np.flatnonzero(may_swap(problem, block))
         if self._sites is None:
             return
         block = block[self._items]
@@ -83,7 +83,7 @@ class SiteBalancer:
         columns, aim_s, reach_s = self._aim(full)
         if not len(columns):
             return False
-        bins = _Bins(
+        bins = Bins(
             ((full[columns] - aim_s[:, None]) / reach_s[:, None]).T,
             np.minimum.reduceat(state.loads.free, first, axis=1).T + ROUNDING_BYTES,
             self._load[:, columns] / reach_s,
@@ -125,19 +125,29 @@ class SiteBalancer:
         reach_s = np.maximum(longest[stage[columns]] - aim_s, 1e-4 * float(longest.sum()))
         return columns, aim_s * (1 + 1e-9), reach_s
 
-    def _swap_all(self, bins: _Bins) -> None:
-        """Let each site above the aim, the fullest first, make its best swap with one of some others."""
-        over = bins.penalty(bins.load)
-        for site in np.argsort(-over, kind="stable").tolist():
-            if over[site] <= 0:
-                break
-            drawn = self._shared.random.permutation(len(over))[: PARTNERS + 1]
-            for other in drawn[drawn != site][:PARTNERS].tolist():
-                _swap(bins, site, other)
+    def _swap_all(self, bins: Bins) -> None:
+        """Let each site above the aim, the fullest first, make its best swap with one of some others; where these are
+        few, again and again, as long as that gains something."""
+        left, gains = len(bins.load), True
+        while left > 0 and gains:
+            over = bins.penalty(bins.load)
+            fullest = [site for site in np.argsort(-over, kind="stable").tolist() if over[site] > 0][:left]
+            left, gains = left - len(fullest), False
+            for site in fullest:
+                drawn = self._shared.random.permutation(len(over))[: PARTNERS + 1]
+                for other in drawn[drawn != site][:PARTNERS].tolist():
+                    gains |= swap(bins, site, other)
 
 
-def _swap(bins: _Bins, site: int, other: int) -> None:
-    """Make the best swap of a block of one site with one of another, or with none, if there is a good one."""
+def may_swap(problem: Problem, blocks: Ints) -> Bools:
+    """Return which blocks [n] may be on any site, whatever else is there."""
+    anywhere = np.asarray(problem.rank_sets.all(axis=1))[problem.table_rank_set[problem.table_of_block[blocks]]]
+    return np.asarray(anywhere & ~problem.option_apart[problem.block_option[blocks]])
+
+
+def swap(bins: Bins, site: int, other: int) -> bool:
+    """Make the best swap of a block of one site with one of another, or with none, if there is a good one; return
+    whether there is."""
     own, theirs = np.flatnonzero(bins.place == site), np.flatnonzero(bins.place == other)
     out, into = _with_nothing(bins.item_load[own]), _with_nothing(bins.item_load[theirs])
     value = _penalties(bins.load[site], bins.load[other], out, into)
@@ -146,7 +156,7 @@ def _swap(bins: _Bins, site: int, other: int) -> None:
     _bar_what_overfills(value, out_bytes, into_bytes, bins.room[other], bins.room[site])
     at = int(value.argmin())
     if value.flat[at] >= (1 - WORTH) * now:
-        return
+        return False
     gone, come = divmod(at, value.shape[1])
     less, size = out[gone] - into[come], out_bytes[gone] - into_bytes[come]
     bins.load[site] -= less
@@ -155,6 +165,7 @@ def _swap(bins: _Bins, site: int, other: int) -> None:
     bins.room[other] -= size
     bins.place[own[gone : gone + 1]] = other
     bins.place[theirs[come : come + 1]] = site
+    return True
 
 
 def _with_nothing(amounts: Floats) -> Floats:

@@ -1,8 +1,10 @@
 """The start portfolio: placements that fit, whose steps are what is said, and of which the incumbent hears."""
 
 import numpy as np
+import pytest
 
 from planner.problem.load_state import load_state
+from planner.solvers import start_portfolio
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.incumbent import Incumbent
 from planner.solvers.limits import SearchLimits
@@ -50,3 +52,26 @@ def test_a_search_that_is_done_makes_no_more() -> None:
         relaxed = relaxed_optimum(fluid)
         incumbent = Incumbent(bound_of(relaxed), SearchLimits(gap=1e6), lambda *_: None)
         assert len(StartPortfolio(fluid, relaxed, incumbent).starts()) <= 1
+
+
+def test_where_one_start_is_made_another_has_larger_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first one as before, and at most one more, both of which fit; on some problems the second is the better."""
+    better = 0
+    monkeypatch.setattr(start_portfolio, "STARTS_WORK", 0.0)
+    for problem, _ in solvable_problems():
+        fluid = Fluid(problem)
+        relaxed = relaxed_optimum(fluid)
+        incumbent = Incumbent(bound_of(relaxed), SearchLimits(gap=0.0), lambda *_: None)
+        starts = StartPortfolio(fluid, relaxed, incumbent).starts()
+        monkeypatch.setattr(StartPortfolio, "_wide", lambda _: [])
+        alone = StartPortfolio(fluid, relaxed, Incumbent(incumbent.bound, SearchLimits(gap=0.0), lambda *_: None))
+        before = alone.starts()
+        monkeypatch.undo()
+        monkeypatch.setattr(start_portfolio, "STARTS_WORK", 0.0)
+        assert [step_s for _, step_s in starts[: len(before)]] == [step_s for _, step_s in before]
+        assert len(starts) <= len(before) + 1
+        for placement, step_s in starts:
+            assert faults(problem, placement) == []
+            assert abs(load_state(problem, placement).step_s() - step_s) <= 1e-9 * step_s
+        better += len(starts) > len(before) and starts[-1][1] < starts[0][1]
+    assert better
