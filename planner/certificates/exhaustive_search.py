@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from planner.certificates.partial_plans import PartialPlanBounds, PartialPlans
-from planner.certificates.table_placements import TableEnumeration, TablePlacements
+from planner.certificates.table_placements import PlacedRows, TableEnumeration, TablePlacements
 from planner.certificates.work_budget import WorkBudget, WorkExceededError
 from planner.problem.arrays import Problem
 from planner.problem.numbers import Bools, Floats, Ints
@@ -55,18 +55,19 @@ def search_exhaustively(
     byte: Floats | None = None,
     work: float = CHECK_WORK,
     is_over: Callable[[], bool] = lambda: False,
+    known: PlacedRows | None = None,
 ) -> ExhaustiveResult | None:
     """The fastest plan that is faster than `threshold_s`, if any; None where that takes more than `work` numbers, or
     when `is_over`, asked now and then, says so.
 
     `weight` [D, C] and `byte` [D, M] are multipliers as in `planner.certificates.multipliers`: the better, the less
-    there is to try. Any are right.
+    there is to try. Any are right. What blocks add at places is `known` from one search of a problem to the next.
     """
     if len(problem.block_option) * problem.world > MOST_PAIRS:
         return None
     bounds = PartialPlanBounds(problem, threshold_s * (1 - NEAR), weight, byte)
     try:
-        return _Layers(problem, bounds, WorkBudget(work, is_over)).run()
+        return _Layers(problem, bounds, WorkBudget(work, is_over), {} if known is None else known).run()
     except WorkExceededError:
         return None
 
@@ -79,8 +80,8 @@ def proven_s(threshold_s: float) -> float:
 class _Layers:
     """The layers of partial plans, one for each table."""
 
-    def __init__(self, problem: Problem, bounds: PartialPlanBounds, budget: WorkBudget) -> None:
-        self._problem, self._bounds, self._budget = problem, bounds, budget
+    def __init__(self, problem: Problem, bounds: PartialPlanBounds, budget: WorkBudget, known: PlacedRows) -> None:
+        self._problem, self._bounds, self._budget, self._known = problem, bounds, budget, known
         self._symmetry = rank_symmetry(problem)
 
     def run(self) -> ExhaustiveResult:
@@ -89,7 +90,7 @@ class _Layers:
         base = bounds.linear(bounds.base[None])
         if not bounds.is_possible(bounds.base[None], base).all():
             return ExhaustiveResult(np.inf, None, 0.0)
-        enumeration = TableEnumeration(problem, bounds, budget)
+        enumeration = TableEnumeration(problem, bounds, budget, self._known)
         possible = [enumeration.placements(table) for table in range(problem.tables)]
         choices = [of_table for of_table in possible if of_table is not None]
         if len(choices) < len(possible):

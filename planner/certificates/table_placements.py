@@ -20,6 +20,9 @@ MOST_PLACEMENTS = 4_000
 NUMBERS_PER_PAIR = 8
 """Numbers that take as long as one of the numbers of a block at a place, which are worked out one block at a time."""
 
+PlacedRows = dict[tuple[int, int], Floats]
+"""[R, W] what a block adds at a place, by (block, place)."""
+
 
 @dataclass(frozen=True)
 class TablePlacements:
@@ -36,8 +39,12 @@ class TablePlacements:
 class TableEnumeration:
     """The enumeration of what each table of a problem may be; equal blocks of a table are not told apart."""
 
-    def __init__(self, problem: Problem, bounds: PartialPlanBounds, budget: WorkBudget) -> None:
+    def __init__(
+        self, problem: Problem, bounds: PartialPlanBounds, budget: WorkBudget, known: PlacedRows | None = None
+    ) -> None:
+        """What blocks add is taken from `known`, and written there."""
         self._problem, self._bounds, self._budget = problem, bounds, budget
+        self._known: PlacedRows = {} if known is None else known
 
     def placements(self, table: int) -> TablePlacements | None:
         """The placements of a table that fit by themselves; None where there are none."""
@@ -92,12 +99,15 @@ class TableEnumeration:
 
     def _rows_of(self, block: int, place: int) -> Floats:
         """[R, W] what a block adds at a place."""
+        if (known := self._known.get((block, place))) is not None:
+            return known
         state = self._bounds.blank.copy()
         state.load[:], state.free[:] = 0.0, 0.0
         place_block(self._problem, state, block, place)
         state.add_everywhere(self._problem.everywhere[:, block])
         marks = np.zeros((len(self._bounds.groups), self._problem.world))
-        return np.concatenate([state.load, -state.free, marks])
+        self._known[block, place] = np.concatenate([state.load, -state.free, marks])
+        return self._known[block, place]
 
     def _ranks_of(self, block: int, place: int) -> Floats:
         """[W] 1 for ranks that hold a part of the block."""

@@ -137,13 +137,15 @@ class _ProtocolProgrammes:
     def _word_s(self, protocols: tuple[int, ...]) -> float:
         """What no placement takes less than at these protocols; a better one that is found there is kept."""
         certified_s = self._known.seconds(protocols)
-        if certified_s * (1 + OPTIMAL_GAP) >= self._best_s or self._nodes <= 0 or self._clock.is_over():
+        is_own = protocols == self._formulation.model.protocols
+        near = OPTIMAL_GAP if is_own or self._in_vain is None else max(OPTIMAL_GAP, self._limits.gap)
+        if certified_s * (1 + near) >= self._best_s or self._nodes <= 0 or self._clock.is_over():
             return certified_s
         formulation = self._formulation.at_protocols(protocols)
         found = self._solved(formulation, certified_s)
         if found is None:
             return certified_s
-        in_vain = None if protocols == self._formulation.model.protocols else self._in_vain
+        in_vain = None if is_own else self._in_vain
         is_undecided = found.placement is None and found.bound_s < self._best_s
         gives_up = is_undecided and in_vain is not None and found.nodes >= in_vain
         self._nodes = 0 if gives_up else self._nodes - max(found.nodes, 1)
@@ -162,7 +164,7 @@ class _ProtocolProgrammes:
         longest_s, gap = self._best_s, max(self._limits.gap, NEGLIGIBLE)
         scale_s = certified_s if math.isinf(longest_s) else longest_s
         if not self._narrows:
-            limits = SolverLimits(gap, self._nodes, in_vain)
+            limits = SolverLimits(gap, self._nodes, in_vain, cuts=self._in_vain is None)
             return solved(formulation.problem, scale_s, longest_s, known, limits, self._clock)
         narrowed = self._narrowed(protocols)
         if (size := Choices.of(narrowed.problem).size) > MOST_LEFT:

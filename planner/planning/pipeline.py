@@ -34,6 +34,7 @@ from planner.solvers.finishing import Ends, finished
 from planner.solvers.incumbent import Outcome, Progress, Status
 from planner.solvers.integer.solving import SOLVER
 from planner.solvers.limits import Clock, SearchLimits
+from planner.solvers.lower_bound import Relaxation
 from planner.solvers.search import better, resumed, solve
 from planner.verification.proof import write_proof
 from planner.verification.simulation import with_simulation
@@ -108,12 +109,14 @@ class Pipeline:
         clock = Clock(self.limits)
         other = self.start or self._solved_flat(formulation)
 
-        def search(formulation: Formulation, elsewhere_s: float, start: Placement | None) -> Outcome:
+        def search(
+            formulation: Formulation, elsewhere_s: float, start: Placement | None, relaxation: Relaxation | None
+        ) -> Outcome:
             limits = replace(self._search_limits.left_of(clock), useful_bound_s=elsewhere_s)
             tell = capped(self.progress, elsewhere_s)
             if start is not None:
                 return resumed(formulation.problem, start, limits, tell)
-            found = solve(formulation.problem, limits, tell, restrictions(formulation.options))
+            found = solve(formulation.problem, limits, tell, restrictions(formulation.options), relaxation)
             known = None if other is None else other.placement_in(formulation)
             if known is None or found.step_s is None or load_state(formulation.problem, known).step_s() >= found.step_s:
                 return found

@@ -29,7 +29,7 @@ from planner.solvers.bound.fluid import Fluid
 from planner.solvers.bound.infeasible import shortage
 from planner.solvers.bound.threshold import tighten
 from planner.solvers.incumbent import OPTIMAL_GAP, Outcome, Status
-from planner.solvers.lower_bound import bound_of, relaxed_optimum
+from planner.solvers.lower_bound import Relaxation, bound_of, relaxed_optimum
 from planner.solvers.search import better
 
 Protocols = tuple[int, ...]
@@ -67,6 +67,13 @@ class AtProtocols:
     def optimum(self, protocols: Protocols, fluid: Fluid) -> FluidSolution:
         """Return the optimum of that relaxation."""
         return self._made(self._optima, protocols, lambda: relaxed_optimum(fluid))
+
+    def relaxation(self, formulation: Formulation) -> Relaxation | None:
+        """Return the relaxation of a formulation and its optimum, if both are there."""
+        protocols = formulation.model.protocols
+        if protocols not in self._optima or self._formulations.get(protocols) is not formulation:
+            return None
+        return self._fluids[protocols], self._optima[protocols]
 
     def bound(self, protocols: Protocols) -> Bound | None:
         """Return what multipliers prove there, without a search for a placement; None where nothing fits."""
@@ -151,9 +158,9 @@ def at_own_protocols(formulation: Formulation, placement: Placement, at: AtProto
     return formulation.at_protocols(own) if at is None or own == formulation.model.protocols else at.formulation(own)
 
 
-Search = Callable[[Formulation, float, Placement | None], Outcome]
+Search = Callable[[Formulation, float, Placement | None, Relaxation | None], Outcome]
 """Searches at the protocols of a formulation, from a placement or from nothing; told the least bound at others, above
-which its own does not hold for all placements."""
+which its own does not hold for all placements, and the relaxation, if that was solved."""
 
 
 def searched(formulation: Formulation, search: Search, gap: float) -> tuple[Formulation, Outcome]:
@@ -192,7 +199,8 @@ class ProtocolSearches:
         """Search at the protocols of a formulation, and keep the bound."""
         protocols = formulation.model.protocols
         self.done.add(protocols)
-        outcome = self._search(formulation, self._known.elsewhere_s(protocols), start)
+        relaxation = self._known.at.relaxation(formulation)
+        outcome = self._search(formulation, self._known.elsewhere_s(protocols), start, relaxation)
         if outcome.bound is not None:
             self._known.keep(protocols, outcome.bound)
         return outcome

@@ -29,7 +29,6 @@ class LoadState:
             taken = np.bincount(pool, minlength=len(capacity)) * problem.base_bytes[m]
             self.free[m] = (capacity - taken)[pool]
         self._column_groups = _groups(problem.resource_of_rank)
-        self._opens = [np.unique(first) for _, _, first, _ in self._column_groups]
         self._tier_groups = _groups(problem.pool_of_rank)
 
     def copy(self) -> "LoadState":
@@ -43,11 +42,15 @@ class LoadState:
         if not isinstance(ranks, slice):
             item_load, item_bytes = (self._on_all_ranks(values, ranks) for values in (item_load, item_bytes))
             ranks = slice(0, self._problem.world)
+        if ranks.start == 0 and ranks.stop == self._problem.world:
+            self.load += _of_instances(item_load, self._column_groups)
+            self.free -= _of_instances(item_bytes, self._tier_groups)
+            return
         for target, values, groups in (
             (self.load, item_load, self._column_groups),
             (self.free, -item_bytes, self._tier_groups),
         ):
-            for rows, instance, first, last in groups:
+            for rows, instance, first, last, _ in groups:
                 touched = instance[ranks]
                 if touched[-1] - touched[0] == len(first) - 1:
                     target[rows] += values[rows]
@@ -65,19 +68,16 @@ class LoadState:
 
     def add_on_rank(self, load: Floats, size: Floats, rank: int) -> None:
         """Charge one rank: `load` [C] seconds and `size` [M] bytes (negative ones take a block away)."""
-        for rows, _, first, last in self._column_groups:
+        for rows, _, first, last, _ in self._column_groups:
             self.load[rows, first[rank] : last[rank]] += load[rows, None]
-        for rows, _, first, last in self._tier_groups:
+        for rows, _, first, last, _ in self._tier_groups:
             self.free[rows, first[rank] : last[rank]] -= size[rows, None]
 
     def add_everywhere(self, per_kind: Floats) -> None:
         """Charge every rank `per_kind` [K, C] seconds."""
         if not per_kind.any():
             return
-        seconds = per_kind[self._problem.kind_of_rank].T
-        for (rows, instance, first, _), opens in zip(self._column_groups, self._opens, strict=True):
-            total = seconds[rows] if len(opens) == len(first) else np.add.reduceat(seconds[rows], opens, axis=1)
-            self.load[rows] += total[:, instance]
+        self.load += _of_instances(per_kind[self._problem.kind_of_rank].T, self._column_groups)
 
     def stage_seconds(self) -> Floats:
         """[S]"""
@@ -95,8 +95,12 @@ class LoadState:
         return float(max(0.0, -self.free.min()))
 
 
-def _groups(instances: Ints) -> list[tuple[Ints, Ints, Ints, Ints]]:
-    """Rows of `instances` [R, W] that are shared alike: (rows, instance [W], first and last + 1 rank of it [W]).
+_Groups = list[tuple[Ints, Ints, Ints, Ints, Ints]]
+
+
+def _groups(instances: Ints) -> _Groups:
+    """Rows of `instances` [R, W] that are shared alike: (rows, instance [W], first and last + 1 rank of it [W], first
+    rank of each).
 
     Instances are consecutive ranks, so one slice updates all who share one.
     """
@@ -108,8 +112,18 @@ def _groups(instances: Ints) -> list[tuple[Ints, Ints, Ints, Ints]]:
         instance = instances[rows[0]]
         first = np.searchsorted(instance, instance, side="left")
         last = np.searchsorted(instance, instance, side="right")
-        groups.append((np.array(rows), instance, first, last))
+        groups.append((np.array(rows), instance, first, last, np.unique(first)))
     return groups
+
+
+def _of_instances(values: Floats, groups: _Groups) -> Floats:
+    """[R, W] what each rank meets at its instances, of the `values` [R, W] that the ranks themselves ask for."""
+    met = values
+    for rows, instance, first, _, opens in groups:
+        if len(opens) < len(first):
+            met = values.copy() if met is values else met
+            met[rows] = np.add.reduceat(values[rows], opens, axis=1)[:, instance - instance[0]]
+    return met
 
 
 def load_state(problem: Problem, placement: Placement) -> LoadState:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from planner.problem.load_state import load_state
 from planner.problem.numbers import Bools
+from planner.solvers.bound.cutting_planes import FluidSolution
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.construct.fallback import fallback_placement
 from planner.solvers.exhaustion import LONGER_TRIES, ExhaustiveSearch
@@ -29,8 +30,11 @@ GOOD_STARTS = 0.1
 class Deepening:
     """The order of things in one run."""
 
-    def __init__(self, fluid: Fluid, limits: SearchLimits, tell: Progress) -> None:
-        self.relaxed = relaxed_optimum(fluid)
+    def __init__(
+        self, fluid: Fluid, limits: SearchLimits, tell: Progress, relaxed: FluidSolution | None = None
+    ) -> None:
+        """`relaxed` is the optimum of the relaxation, where it is known."""
+        self.relaxed = relaxed_optimum(fluid) if relaxed is None else relaxed
         incumbent = Incumbent(bound_of(self.relaxed), limits, tell)
         self.fluid, self._effort, self._seed, self.incumbent = fluid, limits.effort, limits.seed, incumbent
         self._exhaustive_search = ExhaustiveSearch(fluid.problem, incumbent)

@@ -1,9 +1,11 @@
 """Exhaustive search of a small problem, as far as the work suffices: from the bound up, and below the best plan."""
 
+import math
 from dataclasses import replace
 
 from planner.certificates.exhaustive_search import ExhaustiveResult, proven_s, search_exhaustively
 from planner.certificates.multipliers import Multipliers
+from planner.certificates.table_placements import PlacedRows
 from planner.problem.arrays import Problem
 from planner.solvers.incumbent import Incumbent
 
@@ -17,6 +19,9 @@ TRIES, LAST_TRY = 3, 0.01
 """All plans are tried below a threshold that is higher every time: the lower, the fewer there are. It is one of so many
 steps, equal in proportion, from the bound to the best plan; the best plan's own where that is as near as the latter."""
 
+NARROWER = 0.75
+"""Where that took too much work, it is tried again once a threshold is at most this much as far above the bound."""
+
 
 class ExhaustiveSearch:
     """The work that is left for trying every plan of a problem, and what of that was given up."""
@@ -24,13 +29,15 @@ class ExhaustiveSearch:
     def __init__(self, problem: Problem, incumbent: Incumbent) -> None:
         self._problem, self._incumbent = problem, incumbent
         self._work = TRIED_WORK
-        self._gave_up: tuple[float, float] | None = None
+        self._gave_up_s = math.inf
+        """How far above the bound a threshold was that took too much work."""
+        self._rows: PlacedRows = {}
 
     def renew(self, passes: int) -> None:
         """Have the work of so many passes again; with more than before, what was given up is tried again."""
         self._work = TRIED_WORK * passes
         if passes > 1:
-            self._gave_up = None
+            self._gave_up_s = math.inf
 
     def from_below(self) -> None:
         """Try every plan a little above the bound, where these are few; the first threshold with a plan is enough."""
@@ -51,13 +58,13 @@ class ExhaustiveSearch:
         incumbent = self._incumbent
         while incumbent.best is not None and not incumbent.is_done() and self._work > 0:
             low, high = incumbent.bound.seconds, incumbent.best[1]
-            if self._gave_up is not None and low <= self._gave_up[0] and high >= self._gave_up[1]:
-                return
             is_last = low <= 0 or high <= low * (1 + LAST_TRY)
             threshold = high if is_last else low * (high / low) ** (1 / TRIES)
+            if threshold - low > NARROWER * self._gave_up_s:
+                return
             tried = self._tried(self._problem, threshold, incumbent.bound.multipliers)
             if tried is None:
-                self._gave_up = low, high
+                self._gave_up_s = threshold - low
                 return
             threshold = self._noted(tried, threshold)
             proven = proven_s(threshold)
@@ -91,6 +98,7 @@ class ExhaustiveSearch:
     ) -> ExhaustiveResult | None:
         weight, byte = (None, None) if multipliers is None else (multipliers.weight, multipliers.byte)
         allowed = self._work * part
-        tried = search_exhaustively(problem, threshold_s, weight, byte, allowed, self._incumbent.clock.is_over)
+        known = self._rows if problem is self._problem else None
+        tried = search_exhaustively(problem, threshold_s, weight, byte, allowed, self._incumbent.clock.is_over, known)
         self._work -= allowed / 2 if tried is None else tried.work
         return tried

@@ -43,6 +43,10 @@ BRANCH_WORK = 4e6
 """Block types x ranks x nodes that branching may take together."""
 
 
+Relaxation = tuple[Fluid, FluidSolution]
+"""The relaxation of a problem, and its optimum."""
+
+
 def relaxed_optimum(fluid: Fluid) -> FluidSolution:
     """Return the fluid optimum that bounds a problem and that starts aim at."""
     is_small = len(fluid.problem.block_option) <= TIGHTEN_BLOCKS

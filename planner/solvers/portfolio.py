@@ -27,6 +27,7 @@ from planner.solvers.deepening import Deepening
 from planner.solvers.improve.descent import descended
 from planner.solvers.incumbent import OPTIMAL_GAP, Outcome, Progress
 from planner.solvers.limits import SearchLimits
+from planner.solvers.lower_bound import Relaxation
 
 LITTLE = 1_000
 """Tables x ranks of a problem in which every restriction that may hold a better plan is searched, also where the plan
@@ -52,15 +53,19 @@ class Portfolio:
         tell: Progress,
         number: Ints | None = None,
         known: _Known | None = None,
+        relaxation: Relaxation | None = None,
     ) -> None:
-        """`restrictions` are masks [B] of the blocks; `number` [B] is that of each in the problem that was asked."""
+        """`restrictions` are masks [B] of the blocks; `number` [B] is that of each in the problem that was asked. Its
+        `relaxation` is of use where presolve leaves the problem as it is."""
         self._whole, self._composed = problem, presolve(problem)
         self._limits, self._tell = limits, tell
         self._number = np.arange(len(problem.block_option)) if number is None else number
         self._known: _Known = {} if known is None else known
-        fluid = Fluid(self._composed.problem, integrality_floors(self._composed.problem))
+        fluid, relaxed = relaxation or (None, None)
+        if fluid is None or fluid.problem is not self._composed.problem:
+            fluid, relaxed = Fluid(self._composed.problem, integrality_floors(self._composed.problem)), None
         self._missing = shortage(fluid)
-        self._search = None if self._missing is not None else Deepening(fluid, limits, tell)
+        self._search = None if self._missing is not None else Deepening(fluid, limits, tell, relaxed)
         self._masks = [mask for mask in restrictions if not mask.all()]
         self._parts: dict[int, Portfolio | None] = {}
         self._level = -1

@@ -16,20 +16,25 @@ from planner.solvers.deepening import Deepening
 from planner.solvers.improve.descent import descended
 from planner.solvers.incumbent import Outcome, Progress
 from planner.solvers.limits import SearchLimits
-from planner.solvers.lower_bound import bound_of, relaxed_optimum
+from planner.solvers.lower_bound import Relaxation, bound_of, relaxed_optimum
 from planner.solvers.portfolio import Portfolio
 
 
 def solve(
-    problem: Problem, limits: SearchLimits, progress: Progress | None = None, restrictions: Sequence[Bools] = ()
+    problem: Problem,
+    limits: SearchLimits,
+    progress: Progress | None = None,
+    restrictions: Sequence[Bools] = (),
+    relaxation: Relaxation | None = None,
 ) -> Outcome:
     """Return the best placement found within the limits, with a lower bound on all placements.
 
     More effort never ends worse, nor does a problem than its `restrictions` to the blocks of a mask [B] where these are
     little or compete (`planner.solvers.portfolio`). No single move or swap makes the placement better,
-    unless the gap that was asked was reached or the last descent came to the end of its work limit.
+    unless the gap that was asked was reached or the last descent came to the end of its work limit. The `relaxation` of
+    the problem is solved here where nobody has done so.
     """
-    portfolio = Portfolio(problem, restrictions, limits, progress or (lambda *_: None))
+    portfolio = Portfolio(problem, restrictions, limits, progress or (lambda *_: None), relaxation=relaxation)
     portfolio.run()
     return portfolio.outcome()
 

@@ -31,6 +31,9 @@ FAR = 0.1
 RECUTS, BEST_RECUTS = 6, 3
 """Ways to cut a table over nodes anew that are tried, the most promising ones: of a start with a little local search,
 and of each best plan with all of it."""
+RECUTS_IN_VAIN, HOPELESS = 2, 0.005
+"""Recuts of a start in a row that gain nothing, after which no others are tried; and the share of the step by which a
+recut of the best plan ends above it where those that promise less are left out."""
 BUILD_TABLES = 200
 """Tables up to which problems that tables go in and out of are also built up from nothing."""
 BUILD_MARGINS = (1.01, 1.03)
@@ -121,10 +124,12 @@ class Passes:
     def _recut(self, start: Start) -> list[Start]:
         """Return what a little local search makes of the start with one table over nodes cut anew, if that is
         better."""
-        reduced, best = self._local.reduced, start
+        reduced, best, in_vain = self._local.reduced, start, 0
         for recut in self._reach.recuts(reduced.inside(start[0]))[:RECUTS]:
-            if recut.reach_s < best[1] and not self._incumbent.is_done():
-                best = min(best, self._tried(reduced.outside(recut.placement), self._seed), key=lambda other: other[1])
+            if recut.reach_s >= best[1] or in_vain == RECUTS_IN_VAIN or self._incumbent.is_done():
+                break
+            tried = self._tried(reduced.outside(recut.placement), self._seed)
+            best, in_vain = (tried, 0) if tried[1] < best[1] else (best, in_vain + 1)
         return [] if best is start else [best]
 
     def _recut_best(self, seed: int) -> bool:
@@ -138,9 +143,11 @@ class Passes:
         for recut in self._reach.recuts(reduced.inside(placement))[:BEST_RECUTS]:
             if recut.reach_s >= step_s or incumbent.is_done():
                 return False
-            self._local.improve(reduced.outside(recut.placement), seed, LATER_SQUARINGS)
+            _, recut_s = self._local.improve(reduced.outside(recut.placement), seed, LATER_SQUARINGS)
             if incumbent.best_s < step_s:
                 return True
+            if recut_s > step_s * (1 + HOPELESS):
+                break
         return False
 
     def _tried(self, placement: Placement, seed: int) -> Start:

@@ -26,6 +26,7 @@ from planner.problem.load_state import load_state
 from planner.problem.placement import Placement
 from planner.solvers.incumbent import Outcome
 from planner.solvers.limits import SearchLimits
+from planner.solvers.lower_bound import Relaxation
 from planner.solvers.search import relaxed, solve
 from planner.verification.protocol_proofs import faults_of_proofs, proven_s
 from tests.oracles.brute_force import optimum
@@ -172,7 +173,7 @@ def test_searching_again_at_the_lines_of_a_plan_never_lengthens_it() -> None:
     assert first.step_s is not None
     assert known_s <= first.step_s
 
-    def search(formulation: Formulation, elsewhere_s: float, start: Placement | None) -> Outcome:
+    def search(formulation: Formulation, elsewhere_s: float, start: Placement | None, _: Relaxation | None) -> Outcome:
         assert elsewhere_s == 0.0
         return solve(formulation.problem, limits)
 

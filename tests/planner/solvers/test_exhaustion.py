@@ -1,9 +1,12 @@
 """Trying every plan: what is found is the optimum of brute force, and what is proven is no more than that."""
 
 import numpy as np
+import pytest
 
 from planner.certificates.multipliers import Bound
 from planner.problem.load_state import load_state
+from planner.problem.placement import Placement
+from planner.solvers import exhaustion
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.exhaustion import ExhaustiveSearch
 from planner.solvers.incumbent import Incumbent
@@ -71,3 +74,19 @@ def test_whether_anything_fits_is_known() -> None:
         if tried.placement is not None:
             assert load_state(problem, tried.placement).overflow_bytes() == 0
     assert answered >= 15
+
+
+def test_what_took_too_much_work_is_tried_again_once_the_threshold_is_much_nearer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A plan a little faster changes nothing; one near the bound does."""
+    problem = next(problem for problem, best_s in tiny_optima(0, 45) if np.isfinite(best_s))
+    incumbent, thresholds = incumbent_of(Fluid(problem)), list[float]()
+    monkeypatch.setattr(exhaustion, "search_exhaustively", lambda _, threshold_s, *__: thresholds.append(threshold_s))
+    nothing = np.zeros(0, dtype=np.int64)
+    search, placement = ExhaustiveSearch(problem, incumbent), Placement(nothing, nothing)
+    for excess, tries in ((1.0, 1), (0.95, 1), (0.95, 1), (0.1, 2), (0.09, 2), (0.001, 3)):
+        incumbent.offer(placement, incumbent.bound.seconds * (1 + excess), "start")
+        search.below_best()
+        assert len(thresholds) == tries
+    assert thresholds == sorted(thresholds, reverse=True)
