@@ -83,7 +83,7 @@ class RemoteHosts(Record):
     network_bandwidth: BytesPerSecond
     """The bandwidth of one host's cards together, one direction."""
     latency: Seconds = 2e-5
-    """From a request until the first row is there."""
+    """From a request until the first row is there, with the cards of both ends."""
 
 
 DescribedMemory = Memory | Storage | StorageClass | RemoteHosts
@@ -129,6 +129,7 @@ class ScaleUp(Record):
     domain: Count | None = None
     """How many consecutive accelerators it joins; unset: those of one node. It may span nodes (NVL72)."""
     latency: Seconds = 1e-6
+    """Of an exchange in a domain. Where latencies were measured over its kind they take its place, and plans say so."""
 
 
 class Pcie(Record):
@@ -154,6 +155,7 @@ class Nics(Record):
     bandwidth: BytesPerSecond
     """The bandwidth of one card, one direction."""
     latency: Seconds = 2e-6
+    """Of an exchange between domains. That of front-end cards is not used: see the latency of remote hosts."""
 
 
 class Links(Record):

@@ -120,7 +120,9 @@ def size(
     floor, most_s = size_floor(topology, priced), searches.longest_target_s(max_nodes)
     if floor.seconds > most_s:
         label, tiers = next(iter(_variants(topology, allowed, each_tier=False)))
-        return (Sizing(label, tiers, None, None, (), (*input_warnings(priced, allowed), floor.refutes(most_s))),)
+        return (
+            Sizing(label, tiers, None, None, (), (*input_warnings(priced, allowed, topology), floor.refutes(most_s))),
+        )
     for label, tiers in _variants(topology, allowed, each_tier=each_tier):
         if sizings and is_over():
             break
@@ -178,7 +180,7 @@ def _sized(
             seen[position] = searches.judge(tiers, counts[position])
         return seen[position].suffices
 
-    notes = list(input_warnings(searches.workload, searches.policy))
+    notes = list(input_warnings(searches.workload, searches.policy, searches.topology))
     finished = True
     try:
         descend(suffices, seen, len(counts) - 1)

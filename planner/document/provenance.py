@@ -17,7 +17,7 @@ from planner.formulation.choice_rules import allowed_choices
 from planner.formulation.formulation import Formulation
 from planner.formulation.options import CacheFractions, Options, coarse_fractions, enumerate_options
 from planner.formulation.policy import Policy
-from planner.formulation.software import input_warnings
+from planner.formulation.software import plan_warnings
 from topologies.cluster import Topology, fingerprint
 from topologies.documents import Record
 
@@ -39,7 +39,7 @@ def provenance(formulation: Formulation, policy: Policy, seed: int) -> Provenanc
         policy_fingerprint=fingerprint(policy),
         exchange=model.exchange,
         cuts=options.cuts,
-        warnings=input_warnings(model.workload, policy),
+        warnings=plan_warnings(model, policy),
         cache_fractions={} if options.fractions is None else _written(options.costed(model), options.fractions),
     )
 

@@ -5,10 +5,13 @@ from collections.abc import Iterator
 
 from cost_models.activations import why_kept
 from cost_models.dense_sharding import why_replicated
+from cost_models.model import CostModel
 from cost_models.workload.models import MODES, Workload
 from planner.formulation.checkpoint_choices import with_settled_checkpointing
 from planner.formulation.dense_choices import with_settled_sharding
 from planner.formulation.policy import Policy
+from planner.formulation.unused_inputs import unused_of_dense, unused_of_links
+from topologies.cluster import Topology
 from topologies.errors import InputError
 
 ROUNDED = 1e-5
@@ -31,10 +34,17 @@ def priced_as_run(workload: Workload, policy: Policy) -> Workload:
     return workload.model_copy(update={"software": policy.runtime})
 
 
-def input_warnings(workload: Workload, policy: Policy) -> tuple[str, ...]:
-    """What a reader must know of how the inputs of a plan go together; mostly nothing."""
+def input_warnings(workload: Workload, policy: Policy, stepped_on: Topology | None) -> tuple[str, ...]:
+    """What a reader must know of how the inputs of a plan go together; mostly nothing. `stepped_on` is the cluster
+    whose steps are timed; None of a rating, which has no links of its own."""
     of_replicas = () if policy.replicas is None else policy.replicas.without_effect
-    return (*software_warnings(workload, policy), *of_replicas, *_of_dense(workload, policy))
+    of_links = () if stepped_on is None else unused_of_links(stepped_on, workload)
+    return (*software_warnings(workload, policy), *of_replicas, *_of_dense(workload, policy), *of_links)
+
+
+def plan_warnings(model: CostModel, policy: Policy) -> tuple[str, ...]:
+    """The same of the inputs of a plan by this cost model."""
+    return input_warnings(model.stated_workload, policy, model.cluster if model.quantity == "step" else None)
 
 
 def _of_dense(workload: Workload, policy: Policy) -> Iterator[str]:
@@ -49,7 +59,7 @@ def _of_dense(workload: Workload, policy: Policy) -> Iterator[str]:
 
 def software_warnings(workload: Workload, policy: Policy) -> tuple[str, ...]:
     """What a reader must know of what a plan is priced with; mostly nothing."""
-    return (*_of_software(workload, policy), *_of_duplicates(workload))
+    return (*_of_software(workload, policy), *_of_duplicates(workload), *unused_of_dense(workload.dense))
 
 
 def _of_duplicates(workload: Workload) -> tuple[str, ...]:

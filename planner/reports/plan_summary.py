@@ -338,9 +338,11 @@ def _render_remedies(remedies: Sequence[Remedy], console: "Console") -> None:
         for remedy in helpful:
             console.print(Padding(remedy.words, (0, 0, 0, 2), expand=False))
             console.print(f"    {remedy.flags}", soft_wrap=True)
-    futile = [remedy.words for remedy in remedies if remedy.flags is None]
-    if futile:
-        console.print(f"Not enough on its own: {'; '.join(futile)}.")
+    futile = [remedy.words.partition(", where ") for remedy in remedies if remedy.flags is None]
+    if futile and len(reasons := {reason for _, _, reason in futile}) == 1 and "" not in reasons:
+        console.print(f"Not enough on its own, as {reasons.pop()}: {'; '.join(change for change, _, _ in futile)}.")
+    elif futile:
+        console.print(f"Not enough on its own: {'; '.join(''.join(parts) for parts in futile)}.")
 
 
 def _in_each_group(plan: Plan) -> str:

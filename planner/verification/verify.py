@@ -35,7 +35,7 @@ from planner.formulation.choice_rules import allowed_choices
 from planner.formulation.formulation import Formulation
 from planner.formulation.option_space import Space
 from planner.formulation.options import fixed_fractions
-from planner.formulation.software import input_warnings
+from planner.formulation.software import plan_warnings
 from planner.verification.dense import faults_of_dense
 from planner.verification.error_bars import faults_of_error_bars
 from planner.verification.exchanges import exchange_faults, other_exchange_faults
@@ -72,7 +72,7 @@ def verify(plan: Plan, former: Plan | None = None, folder: str | Path | None = N
     faults = [*_sources(plan.provenance, model.cluster, model.stated_workload), *status_faults(plan)]
     faults += exchange_faults(plan, model.topology, model.workload)
     faults += _coefficients(plan, model)
-    faults += _warnings(plan, model.stated_workload)
+    faults += _warnings(plan, model)
     faults += faults_of_replicas(plan, model)
     faults += faults_of_dense(plan, model)
     try:
@@ -206,8 +206,8 @@ def _moves(plan: Plan, model: CostModel, choices: AllowedChoices, former: Plan |
             yield f"moves: {name} is {getattr(recomputed, name)!r}, the document says {stated!r}"
 
 
-def _warnings(plan: Plan, workload: Workload) -> Iterator[str]:
-    expected = input_warnings(workload, plan.provenance.policy)
+def _warnings(plan: Plan, model: CostModel) -> Iterator[str]:
+    expected = plan_warnings(model, plan.provenance.policy)
     if plan.provenance.warnings != expected:
         yield f"warnings: the document has {list(plan.provenance.warnings)}, its inputs give {list(expected)}"
 

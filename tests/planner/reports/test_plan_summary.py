@@ -11,6 +11,7 @@ from planner import plan
 from planner.diagnosis.fixed_part import FixedPart, fixed_part
 from planner.document.plan import Objective, Plan
 from planner.document.planned import planned_inputs
+from planner.formulation.policy import Policy
 from planner.reports import plan_summary
 from planner.reports.words import fixed_words
 from tests.oracles.instances import node_group, topology, workload
@@ -77,3 +78,13 @@ def test_why_a_simulated_step_is_much_shorter_is_told(share: float, is_told: boo
     played = found.simulated.model_copy(update={"step_s": share * found.objective.step_s})
     words = " ".join(said(found.model_copy(update={"simulated": played})).split())
     assert ("The bound holds for the estimate" in words) == is_told
+
+
+def test_a_table_that_the_policy_leaves_nowhere_is_named_once() -> None:
+    """Rows on all four ranks are four parts, and at most two are allowed: what does not help has one reason."""
+    rules = Policy.model_validate({"tables": [{"match": "t0", "shardings": ["row_wise"], "max_shards": 2}]})
+    found = plan(topology(node_group("a", ranks=4)), workload(TABLES), policy=rules, effort=0)
+    words = " ".join(said(found).split())
+    assert found.status == "infeasible"
+    assert "Not enough on its own, as t0 still fits nowhere: more nodes" in words
+    assert words.count("still fits nowhere") == 1

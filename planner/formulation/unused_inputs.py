@@ -1,0 +1,51 @@
+"""What files state that no step depends on, because another key leaves it without effect.
+
+Values that are defaults are not told from those that were left out.
+"""
+
+from collections.abc import Iterator
+
+from cost_models.kinds import RankKind, rank_kinds
+from cost_models.workload.dense_part import Dense
+from cost_models.workload.models import Workload
+from topologies.cluster import NodeGroup, Topology
+from topologies.documents import Record
+
+OF_INTERACTION = {"dcn_layers": "dcn", "dcn_low_rank": "dcn", "pool_stride": "pool"}
+"""Keys of the dense part that are of one interaction."""
+
+
+def unused_of_dense(dense: Dense) -> Iterator[str]:
+    """Keys of the dense part that say nothing beside its other keys."""
+    has_layers = bool(dense.stated_layers) and not dense.layers
+    if _is_stated(dense, "interaction") and not has_layers:
+        yield "dense.interaction is not used: it is of layers (bottom_mlp, top_mlp), and there are none"
+    for key, interaction in OF_INTERACTION.items():
+        if _is_stated(dense, key) and (dense.interaction != interaction or not has_layers):
+            yield f"dense.{key} is not used: it is of interaction {interaction} between layers"
+    if dense.optimizer_state is not None and not dense.keeps_state:
+        yield f"dense.optimizer_state is not used: {dense.optimizer} keeps nothing of the dense parameters"
+
+
+def unused_of_links(topology: Topology, workload: Workload) -> Iterator[str]:
+    """Latencies of links whose place measured ones take, or which nothing waits for."""
+    for group, kind in zip(topology.nodes, rank_kinds(topology, workload), strict=True):
+        up, front_end = group.links.scale_up, group.links.front_end
+        if up is not None and _is_stated(up, "latency") and _is_measured(kind):
+            yield f"{_path(group, 'scale_up')} is not used: latencies measured over {up.kind} take its place"
+        if front_end is not None and _is_stated(front_end, "latency"):
+            yield f"{_path(group, 'front_end')} is not used: rows of remote hosts wait for remote.latency, all of it"
+
+
+def _path(group: NodeGroup, link: str) -> str:
+    return f"links.{link}.latency of the nodes {group.name}"
+
+
+def _is_measured(kind: RankKind) -> bool:
+    """Whether no collective inside a domain takes the latency that the topology states."""
+    protocols = (*kind.exchange_protocols, *kind.reduction_protocols)
+    return all(each.latency_s is not None for each in protocols)
+
+
+def _is_stated(record: Record, key: str) -> bool:
+    return bool(getattr(record, key) != type(record).model_fields[key].default)
