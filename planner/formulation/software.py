@@ -10,6 +10,7 @@ from cost_models.workload.models import MODES, Workload
 from planner.formulation.checkpoint_choices import with_settled_checkpointing
 from planner.formulation.dense_choices import with_settled_sharding
 from planner.formulation.policy import Policy
+from planner.formulation.unlike_parts import unlike_parts
 from planner.formulation.unused_inputs import unused_of_dense, unused_of_links
 from topologies.cluster import Topology
 from topologies.errors import InputError
@@ -38,7 +39,7 @@ def input_warnings(workload: Workload, policy: Policy, stepped_on: Topology | No
     """What a reader must know of how the inputs of a plan go together; mostly nothing. `stepped_on` is the cluster
     whose steps are timed; None of a rating, which has no links of its own."""
     of_replicas = () if policy.replicas is None else policy.replicas.without_effect
-    of_links = () if stepped_on is None else unused_of_links(stepped_on, workload)
+    of_links = () if stepped_on is None else (*unused_of_links(stepped_on, workload), *unlike_parts(stepped_on))
     return (*software_warnings(workload, policy), *of_replicas, *_of_dense(workload, policy), *of_links)
 
 
