@@ -1,13 +1,11 @@
-"""What holds for every test; processes that they share: to start one takes seconds, in which it imports torchrec."""
+"""Processes that the tests share: to start one takes seconds, in which it imports torchrec."""
 
+import os
 from collections.abc import Iterator
 
 import pytest
 
 from benchmarks.gloo.processes import Processes
-from tests.conftest import pytest_collection
-
-__all__ = ["four_ranks", "four_unasserting_ranks", "pytest_collection", "two_ranks"]
 
 
 @pytest.fixture(scope="session")
@@ -24,8 +22,12 @@ def four_ranks() -> Iterator[Processes]:
         yield processes
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def four_unasserting_ranks() -> Iterator[Processes]:
-    """Of one gloo group, on two hosts, for DMPCollection."""
-    with Processes(4, 2, asserting=False) as processes:
-        yield processes
+    """Of two hosts; DMPCollection asserts that devices are GPUs, and runs on CPUs where asserts are off."""
+    os.environ["PYTHONOPTIMIZE"] = "1"
+    try:
+        with Processes(4, 2) as processes:
+            yield processes
+    finally:
+        del os.environ["PYTHONOPTIMIZE"]
