@@ -95,6 +95,11 @@ class EmbeddingsAlone(StepModel):
         super()._take_lines(protocols)
         self.constants = np.zeros_like(self.constants)
 
+    @property
+    def all_protocols(self) -> tuple[tuple[int, ...], ...]:
+        """The last line of each exchange alone, which has the highest rate: without latencies none ends before it."""
+        return (tuple(len(self.lines_of(stage)) - 1 for stage in self.protocol_stages),)
+
     def block_costs(self, blocks: Blocks, kind: int) -> BlockCosts:
         """With the bytes of the weights only."""
         costs = super().block_costs(blocks, kind)
