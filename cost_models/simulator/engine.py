@@ -118,5 +118,6 @@ class Engine:
         pool.advance(now)
         if observe:
             observe(now, pool.resources, pool.load / pool.capacity)
-        if np.isfinite(pool.finish).any():
-            heapq.heappush(events, (float(pool.finish.min()), number, pool.version))
+        soonest = float(pool.finish.min(initial=np.inf))
+        if soonest < np.inf:
+            heapq.heappush(events, (soonest, number, pool.version))

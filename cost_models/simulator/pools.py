@@ -111,6 +111,9 @@ class Pool:
     def advance(self, now: float) -> None:
         """Take out what has ended, take in what starts, share anew where that changes anything."""
         kept = self.finish > now + SAME_TIME_S
+        if not self.starting and not kept.any():
+            self._empty()
+            return
         freed = self._load_of(self.transfers.of(self.active[~kept]), self.rate[~kept])
         must_share = bool(self.starting) or (not kept.all() and self._frees(freed, kept))
         remaining = (self.remaining - (now - self.since) * self.rate)[kept]
@@ -127,6 +130,12 @@ class Pool:
                 self.finish = now + remaining / self.rate  # never, for those that get nothing
         else:
             self.load = self.load - freed if len(self.active) else np.zeros(len(self.capacity))
+        self.version += 1
+
+    def _empty(self) -> None:
+        """Take out everything."""
+        self.active, self.load = self.active[:0], np.zeros(len(self.capacity))
+        self.rate, self.finish, self.remaining = self.rate[:0], self.finish[:0], self.remaining[:0]
         self.version += 1
 
     def _frees(self, freed: Floats, kept: Flags) -> bool:

@@ -69,9 +69,9 @@ class LoadState:
     def add_on_rank(self, load: Floats, size: Floats, rank: int) -> None:
         """Charge one rank: `load` [C] seconds and `size` [M] bytes (negative ones take a block away)."""
         for rows, _, first, last, _ in self._column_groups:
-            self.load[rows, first[rank] : last[rank]] += load[rows, None]
+            self.load[rows, first[rank] : last[rank]] += load[rows][:, None]
         for rows, _, first, last, _ in self._tier_groups:
-            self.free[rows, first[rank] : last[rank]] -= size[rows, None]
+            self.free[rows, first[rank] : last[rank]] -= size[rows][:, None]
 
     def add_everywhere(self, per_kind: Floats) -> None:
         """Charge every rank `per_kind` [K, C] seconds."""
@@ -95,12 +95,12 @@ class LoadState:
         return float(max(0.0, -self.free.min()))
 
 
-_Groups = list[tuple[Ints, Ints, Ints, Ints, Ints]]
+_Groups = list[tuple[Ints | slice, Ints, Ints, Ints, Ints]]
 
 
 def _groups(instances: Ints) -> _Groups:
-    """Rows of `instances` [R, W] that are shared alike: (rows, instance [W], first and last + 1 rank of it [W], first
-    rank of each).
+    """Rows of `instances` [R, W] that are shared alike: (rows, a slice where they follow each other, instance [W],
+    first and last + 1 rank of it [W], first rank of each).
 
     Instances are consecutive ranks, so one slice updates all who share one.
     """
@@ -112,7 +112,9 @@ def _groups(instances: Ints) -> _Groups:
         instance = instances[rows[0]]
         first = np.searchsorted(instance, instance, side="left")
         last = np.searchsorted(instance, instance, side="right")
-        groups.append((np.array(rows), instance, first, last, np.unique(first)))
+        follow = rows == list(range(rows[0], rows[-1] + 1))
+        some = slice(rows[0], rows[-1] + 1) if follow else np.array(rows)
+        groups.append((some, instance, first, last, np.unique(first)))
     return groups
 
 
