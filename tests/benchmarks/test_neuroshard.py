@@ -1,11 +1,12 @@
 """NeuroShard's protocol as its authors describe it, and targets that can be missed."""
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from benchmarks.neuroshard import DEVICES, MAX_DIMS, OURS, Summary, gpus, missed, overall, pool, task
+from benchmarks.neuroshard import DEVICES, MAX_DIMS, OURS, EmbeddingsAlone, Summary, gpus, missed, overall, pool, task
 
 GIB = 2**30
 
@@ -39,6 +40,24 @@ def test_a_gpu_has_four_gib() -> None:
     """None of it in reserve."""
     (group,) = gpus(8).nodes
     assert (group.accelerators.count, group.accelerators.hbm.capacity, group.reserve.hbm) == (8, 4 * GIB, 0)
+
+
+def test_the_only_line_of_an_exchange_is_the_least_of_all() -> None:
+    """Without latencies no block takes less at another line, so that the others hold no plan and no bound."""
+    model = EmbeddingsAlone(gpus(8), task(8, 64, 0, 0))
+    (own,) = model.all_protocols
+    assert own == model.protocols
+    least = model.exchange_costs(model.own_blocks, 0)
+    counts = [len(model.lines_of(stage)) for stage in model.protocol_stages]
+    assert min(counts) > 1
+    for other in itertools.product(*map(range, counts)):
+        at_other = model.at_protocols(other)
+        costs = at_other.exchange_costs(model.own_blocks, 0)
+        assert not at_other.constants.any()
+        assert (costs.fixed >= least.fixed).all()
+        assert (costs.by_rows >= least.by_rows).all()
+        assert (costs.everywhere >= least.everywhere).all()
+        assert other == own or (costs.fixed > least.fixed).any()
 
 
 def test_targets_can_be_missed() -> None:
