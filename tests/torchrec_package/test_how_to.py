@@ -25,6 +25,7 @@ from tests.torchrec_package.trainers import assign
 ROOT = Path(__file__).parents[2]
 ROWS = (40, 100, 301)
 LONGEST = 4
+WORLD = 2
 
 SNAPSHOT = """
 def held():
@@ -58,16 +59,30 @@ def trainer() -> str:
 
 
 def run(program: str, folder: Path) -> str:
-    """What two processes print, one after the other: each into a file of its own, so that no line cuts another's."""
-    file, logs = folder / "train.py", folder / "logs"
-    file.write_text(program)
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    command = [*launcher, "--redirects", "3", "--log-dir", str(logs), str(file)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
-    printed, errors = ([found.read_text() for found in sorted(logs.rglob(f"std{kind}.log"))] for kind in ("out", "err"))
-    assert done.returncode == 0, "\n".join([done.stderr, *errors])[-3000:]
-    assert len(printed) == 2
+    """What two processes print, one after the other. They are started as torchrun does, but meet by a file: what a
+    launcher's store serves, waits for a third process to be scheduled, on a busy machine for minutes."""
+    started = 'dist.init_process_group("gloo")'
+    assert program.count(started) == 1
+    meeting = f'"file://{folder}/met?world_size={WORLD}&rank=" + __import__("os").environ["RANK"]'
+    (folder / "train.py").write_text(program.replace(started, f"{started[:-1]}, init_method={meeting})"))
+    (folder / "met").unlink(missing_ok=True)
+    threads = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), "WORLD_SIZE": str(WORLD), "LOCAL_WORLD_SIZE": str(WORLD)}
+    command = [sys.executable, str(folder / "train.py")]
+    ranks = []
+    try:
+        for rank in map(str, range(WORLD)):
+            logs = (folder / f"rank{rank}.out").open("w"), (folder / f"rank{rank}.err").open("w")
+            environment = {**os.environ, **threads, "RANK": rank, "LOCAL_RANK": rank}
+            ranks.append(subprocess.Popen(command, env=environment, stdout=logs[0], stderr=logs[1]))
+            for log in logs:
+                log.close()
+        codes = [each.wait(timeout=300) for each in ranks]
+    finally:
+        for each in ranks:
+            each.kill()
+            each.wait()
+    printed, errors = ([(folder / f"rank{n}.{kind}").read_text() for n in range(WORLD)] for kind in ("out", "err"))
+    assert codes == [0] * WORLD, "\n".join(errors)[-3000:]
     return "".join(printed)
 
 
@@ -85,7 +100,7 @@ def observed() -> str:
 
 @pytest.fixture(scope="module")
 def printed(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """By the trainer, pasted into a file and started with torchrun."""
+    """By the trainer, pasted into a file."""
     return run(observed(), tmp_path_factory.mktemp("trainer"))
 
 
