@@ -66,13 +66,14 @@ def run(program: str, folder: Path) -> str:
     meeting = f'"file://{folder}/met?world_size={WORLD}&rank=" + __import__("os").environ["RANK"]'
     (folder / "train.py").write_text(program.replace(started, f"{started[:-1]}, init_method={meeting})"))
     (folder / "met").unlink(missing_ok=True)
-    threads = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), "WORLD_SIZE": str(WORLD), "LOCAL_WORLD_SIZE": str(WORLD)}
+    sizes = {"WORLD_SIZE": str(WORLD), "LOCAL_WORLD_SIZE": str(WORLD)}
+    shared = {**os.environ, **sizes, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     command = [sys.executable, str(folder / "train.py")]
     ranks = []
     try:
         for rank in map(str, range(WORLD)):
             logs = (folder / f"rank{rank}.out").open("w"), (folder / f"rank{rank}.err").open("w")
-            environment = {**os.environ, **threads, "RANK": rank, "LOCAL_RANK": rank}
+            environment = {**shared, "RANK": rank, "LOCAL_RANK": rank}
             ranks.append(subprocess.Popen(command, env=environment, stdout=logs[0], stderr=logs[1]))
             for log in logs:
                 log.close()
