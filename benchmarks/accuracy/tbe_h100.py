@@ -5,7 +5,7 @@ rows come from that law, not from its usual sum. A cache is 32-way set associati
 benchmark reads 100 batches again and again.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -61,11 +61,17 @@ def distinct_rows(rows: int, draws: float) -> float:
     found = float(-np.expm1(draws * np.log1p(-chance)).sum())
     if rows > head:
         low, high = np.log(head + 1.0), np.log(rows + 1.0)
-        nodes, weights = np.polynomial.legendre.leggauss(200)
+        nodes, weights = _quadrature()
         rank = np.exp(low + (high - low) * (nodes + 1) / 2)
         tail = -np.expm1(-draws * (ALPHA - 1) * rank**-ALPHA / total)
         found += float((tail * rank * weights).sum() * (high - low) / 2)
     return found
+
+
+@cache
+def _quadrature() -> tuple[np.ndarray, np.ndarray]:
+    """Gauss and Legendre's nodes between -1 and 1, and their weights."""
+    return np.polynomial.legendre.leggauss(200)
 
 
 def hottest_share(rows: np.ndarray, hottest: float) -> np.ndarray:
@@ -142,9 +148,47 @@ def _software(values: dict[str, float]) -> SoftwareCoefficients:
     return software.model_copy(update=changed)
 
 
-def seconds(rows: pd.DataFrame, values: dict[str, float]) -> np.ndarray:
+@dataclass(frozen=True)
+class Measured:
+    """What predictions take of rows, as arrays [rows]: made once for the many predictions of a fit."""
+
+    reads: terms.Reads
+    missed: np.ndarray
+    tables: np.ndarray
+    rows_per_table: np.ndarray
+    tiers: list[np.ndarray]
+    """Whether rows are in HBM, behind a cache, read in place."""
+    passes: list[np.ndarray]
+    """Whether a pass is the forward one, the backward one."""
+
+    @classmethod
+    def of(cls, rows: pd.DataFrame) -> "Measured":
+        """Those of a table of cases."""
+        arrays = rows.optimizer.map({"sgd": 0, "adam": 2}).to_numpy(float)
+        row_bytes = terms.in_sectors(rows.dim.to_numpy(float) * 4, SECTOR_BYTES)
+        reads = terms.Reads(
+            lookups=rows.lookups.to_numpy(),
+            unique=rows.unique.to_numpy(),
+            id_bytes=8,
+            row_bytes=row_bytes,
+            output_bytes=rows.lookups.to_numpy() * rows.dim.to_numpy(float) * 4,
+            table_bytes=rows.rows_per_table.to_numpy(float) * row_bytes,
+            state_bytes=row_bytes * arrays,
+            state_arrays=arrays,
+        )
+        return cls(
+            reads,
+            missed=rows.missed.to_numpy(),
+            tables=rows.num_tables.to_numpy(),
+            rows_per_table=rows.rows_per_table.to_numpy(float),
+            tiers=[(rows.tier == tier).to_numpy(bool) for tier in ("hbm", "uvm_caching", "uvm")],
+            passes=[(rows["pass"] == name).to_numpy(bool) for name in ("forward", "backward")],
+        )
+
+
+def seconds(measured: Measured, values: dict[str, float]) -> np.ndarray:
     """Predicted seconds of each row."""
-    device, software = device_coefficients(DEVICE), _software(values)
+    device, software, reads = device_coefficients(DEVICE), _software(values), measured.reads
     rates = LookupRates(
         hbm_bytes_per_s=HBM_BYTES_PER_S * values["lookup_efficiency"],
         l2_bytes_per_s=HBM_BYTES_PER_S * values["lookup_efficiency"] * device.l2_speedup.value,
@@ -152,32 +196,20 @@ def seconds(rows: pd.DataFrame, values: dict[str, float]) -> np.ndarray:
         pcie_bytes_per_s=PCIE_BYTES_PER_S * device.pcie_efficiency.value,
         sector_bytes=SECTOR_BYTES,
     )
-    arrays = rows.optimizer.map({"sgd": 0, "adam": 2}).to_numpy(float)
-    row_bytes = terms.in_sectors(rows.dim.to_numpy(float) * 4, SECTOR_BYTES)
-    reads = terms.Reads(
-        lookups=rows.lookups.to_numpy(),
-        unique=rows.unique.to_numpy(),
-        id_bytes=8,
-        row_bytes=row_bytes,
-        output_bytes=rows.lookups.to_numpy() * rows.dim.to_numpy(float) * 4,
-        table_bytes=rows.rows_per_table.to_numpy(float) * row_bytes,
-        state_bytes=row_bytes * arrays,
-        state_arrays=arrays,
-    )
     passes = software.sequence_backward_passes.value
     host = rates.pcie_bytes_per_s
     ids, outputs = terms.stream(reads, rates)
-    fetched = terms.fetched_bytes(rows.missed.to_numpy(), row_bytes, software) / host
+    fetched = terms.fetched_bytes(measured.missed, reads.row_bytes, software) / host
     rewritten = terms.rewritten_rows(reads.unique, software)
     rows_in_place, state_in_place = rewritten * reads.row_bytes / host, rewritten * reads.state_bytes / host
     without_state = replace(reads, state_arrays=0.0)
     sorting = terms.id_sort(reads.lookups, rates, software)
     on_cache = terms.backward(without_state, passes, rates, software) + reads.unique * software.cache_update_s.value
     kept_rows = values["uvm_kept_rows"]
-    of_table = (rows.lookups / rows.num_tables).to_numpy(float)
-    hottest = hottest_share(rows.rows_per_table.to_numpy(float), kept_rows)
-    kept = terms.kept_reads(hottest, of_table, kept_rows) * rows.num_tables.to_numpy()
-    tiers = [rows.tier == "hbm", rows.tier == "uvm_caching", rows.tier == "uvm"]
+    of_table = reads.lookups / measured.tables
+    hottest = hottest_share(measured.rows_per_table, kept_rows)
+    kept = terms.kept_reads(hottest, of_table, kept_rows) * measured.tables
+    tiers = measured.tiers
     on_device = terms.read_rows(reads, rates)
     forward = (
         ids
@@ -200,14 +232,15 @@ def seconds(rows: pd.DataFrame, values: dict[str, float]) -> np.ndarray:
         ],
     )
     forward, backward = forward + software.forward_launch_s.value, backward + software.backward_launch_s.value
-    return np.select([rows["pass"] == "forward", rows["pass"] == "backward"], [forward, backward], forward + backward)
+    return np.select(measured.passes, [forward, backward], forward + backward)
 
 
 def refit(rows: pd.DataFrame, start: dict[str, float], *, must_be_determined: bool = True) -> Fit:
     """The coefficients from these rows; a training pass is the sum of the other two, so it is left out."""
     rows = rows[rows["pass"] != "train"]
+    measured = Measured.of(rows)
     return fit(
-        lambda values: seconds(rows, dict(values)),
+        lambda values: seconds(measured, dict(values)),
         start,
         rows.time_ms.to_numpy() * 1e-3,
         must_be_determined=must_be_determined,
@@ -220,7 +253,7 @@ def predict(folder: Path) -> pd.DataFrame:
     out["label"] = _labels(rows)
     out["group"] = _groups(rows)
     out["measured_s"] = rows.time_ms.to_numpy() * 1e-3
-    out["predicted_s"] = seconds(rows, shipped())
+    out["predicted_s"] = seconds(Measured.of(rows), shipped())
     out["low_s"], out["high_s"] = band(out.predicted_s, _residual_90(rows))
     passes = np.select([rows["pass"] == "forward", rows["pass"] == "backward"], [1, 2], 3)
     moved = rows.lookups.to_numpy() * rows.dim.to_numpy() * 4 * passes
@@ -255,7 +288,7 @@ def held_out(folder: Path) -> pd.Series:
 
 def _predicted(others: pd.DataFrame, rows: pd.DataFrame) -> np.ndarray:
     """Seconds of some rows by coefficients that others give."""
-    return seconds(rows, refit(others, shipped(), must_be_determined=False).values)
+    return seconds(Measured.of(rows), refit(others, shipped(), must_be_determined=False).values)
 
 
 def _labels(rows: pd.DataFrame) -> list[str]:
