@@ -1,5 +1,7 @@
 """Tables with more copies than others: what they cost, what they hold, and what the simulator says of both together."""
 
+from functools import lru_cache
+
 import numpy as np
 import pytest
 
@@ -76,6 +78,15 @@ def _cluster(shared: str) -> Topology:
     return topology(node_group("a", nodes=4, ranks=8, **of_node.get(shared, {})), oversubscription=oversubscription)
 
 
+@lru_cache(maxsize=1)
+def _models(layout: str, factor: int, more: int, shared: str, exchange: VectorExchange) -> tuple[StepModel, StepModel]:
+    """Of all tables in so many copies, and of some in more than others."""
+    cluster, replicas = _cluster(shared), mixed(factor, more, layout=layout)
+    many = trained(global_batch=2**20)  # so many bytes that each exchange takes its line of the highest rate
+    alike = StepModel(cluster, many, exchange=exchange, replicas=replicas.alike(more))
+    return alike, StepModel(cluster, many, exchange=exchange, replicas=replicas)
+
+
 CUT: dict[str, object] = {"strategy": "fully_sharded", "sync_every": 1}
 """Fields of copies that are cut over each other."""
 
@@ -98,11 +109,7 @@ def test_they_cost_what_they_cost_where_all_have_as_many(
 ) -> None:
     """Beyond latencies, which are those of the largest groups: seconds of every stage, and bytes of every rank. Also
     where a rank of theirs is a tower, whose exchange is the flat one."""
-    cluster = _cluster(shared)
-    replicas = mixed(factor, more, layout=layout)
-    many = trained(global_batch=2**20)  # so many bytes that each exchange takes its line of the highest rate
-    alike = StepModel(cluster, many, exchange=exchange, replicas=replicas.alike(more))
-    both = StepModel(cluster, many, exchange=exchange, replicas=replicas)
+    alike, both = _models(layout, factor, more, shared, exchange)
     copies, tables = more // factor, np.flatnonzero(MORE)
     placed, one = held(both, sharding, tables, copies), held(alike, sharding, tables, 1)
     first = np.arange(len(placed.rank)) % copies == 0
