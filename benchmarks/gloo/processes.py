@@ -6,7 +6,7 @@ import pickle
 import tempfile
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
@@ -22,9 +22,13 @@ HASH_SEED = "PYTHONHASHSEED"
 class Processes:
     """`world` processes on this machine, in nodes of `local`, that TorchRec takes for ranks."""
 
-    def __init__(self, world: int, local: int, *, one_hash_seed: bool = True) -> None:
+    def __init__(self, world: int, local: int, *, one_hash_seed: bool = True, asserting: bool = True) -> None:
+        """Words are hashed alike by all, or by each in its way: `reshard` tags what it sends over gloo by such hashes.
+        DMPCollection asserts that devices are GPUs, and runs on CPUs where asserts are off."""
         self.world, self.local = world, local
-        self._seed = "0" if one_hash_seed else "random"
+        self._environment = {HASH_SEED: "0" if one_hash_seed else "random"}
+        if not asserting:
+            self._environment["PYTHONOPTIMIZE"] = "1"
         self._context = multiprocessing.get_context("spawn")
         self._processes: list[Any] = []
 
@@ -39,7 +43,7 @@ class Processes:
         for rank in range(self.world):
             arguments = (rank, self.world, self.local, self._folder.name, self._jobs[rank], self._results)
             process = self._context.Process(target=_serve, args=arguments, daemon=True)
-            with _hashing(self._seed):
+            with _started_in(self._environment):
                 process.start()
             self._processes.append(process)
 
@@ -78,16 +82,17 @@ class Processes:
 
 
 @contextmanager
-def _hashing(seed: str) -> Iterator[None]:
-    """Processes that start inside hash words by this seed: `reshard` tags what it sends over gloo by such hashes."""
-    before = os.environ.get(HASH_SEED)
-    os.environ[HASH_SEED] = seed
+def _started_in(environment: Mapping[str, str]) -> Iterator[None]:
+    """Processes that start inside have these variables beside those of this one."""
+    before = {name: os.environ.get(name) for name in environment}
+    os.environ.update(environment)
     try:
         yield
     finally:
-        del os.environ[HASH_SEED]
-        if before is not None:
-            os.environ[HASH_SEED] = before
+        for name, value in before.items():
+            del os.environ[name]
+            if value is not None:
+                os.environ[name] = value
 
 
 def _serve(rank: int, world: int, local: int, folder: str, jobs: Any, results: Any) -> None:

@@ -1,11 +1,13 @@
-"""Processes that the tests share: to start one takes seconds, in which it imports torchrec."""
+"""What holds for every test; processes that they share: to start one takes seconds, in which it imports torchrec."""
 
-import os
 from collections.abc import Iterator
 
 import pytest
 
 from benchmarks.gloo.processes import Processes
+from tests.conftest import pytest_collection
+
+__all__ = ["four_ranks", "four_unasserting_ranks", "pytest_collection", "two_ranks"]
 
 
 @pytest.fixture(scope="session")
@@ -22,12 +24,8 @@ def four_ranks() -> Iterator[Processes]:
         yield processes
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def four_unasserting_ranks() -> Iterator[Processes]:
-    """Of two hosts; DMPCollection asserts that devices are GPUs, and runs on CPUs where asserts are off."""
-    os.environ["PYTHONOPTIMIZE"] = "1"
-    try:
-        with Processes(4, 2) as processes:
-            yield processes
-    finally:
-        del os.environ["PYTHONOPTIMIZE"]
+    """Of one gloo group, on two hosts, for DMPCollection."""
+    with Processes(4, 2, asserting=False) as processes:
+        yield processes

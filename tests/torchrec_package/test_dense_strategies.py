@@ -1,7 +1,6 @@
 """The strategy of a dense part as PyTorch takes it: the how-to's lines train as one process without them."""
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -120,18 +119,6 @@ def train(document: dict[str, Any], name: str = "plain") -> list[torch.Tensor]:
     return [weight.detach() for weight in whole]
 
 
-@pytest.fixture(scope="module")
-def of_two() -> Iterator[Processes]:
-    with Processes(2, 2) as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def of_four() -> Iterator[Processes]:
-    with Processes(4, 2) as found:
-        yield found
-
-
 def expect_equal(processes: Processes, layers: list[HeldLayer], name: str = "plain") -> None:
     """Each rank has the weights that one process has after the same steps."""
     world = processes.world
@@ -142,20 +129,20 @@ def expect_equal(processes: Processes, layers: list[HeldLayer], name: str = "pla
 
 
 @pytest.mark.parametrize("word", ["replicate", "zero1", "zero2", "fsdp"])
-def test_a_document_trains_as_one_process(of_two: Processes, word: DenseStrategyWord) -> None:
+def test_a_document_trains_as_one_process(two_ranks: Processes, word: DenseStrategyWord) -> None:
     """Over two ranks."""
     held = strategy_of(Held(word), world=2, per_node=2)
-    expect_equal(of_two, [HeldLayer(name, held) for name in LAYERS])
+    expect_equal(two_ranks, [HeldLayer(name, held) for name in LAYERS])
 
 
 @pytest.mark.parametrize("word", ["zero1", "fsdp"])
-def test_nodes_have_copies(of_four: Processes, word: DenseStrategyWord) -> None:
+def test_nodes_have_copies(four_ranks: Processes, word: DenseStrategyWord) -> None:
     """Over the two ranks of a node, of two nodes."""
     held = strategy_of(Held(word, "node"), world=4, per_node=2)
-    expect_equal(of_four, [HeldLayer(name, held) for name in LAYERS])
+    expect_equal(four_ranks, [HeldLayer(name, held) for name in LAYERS])
 
 
-def test_layers_that_are_cut_train_as_one_process(of_four: Processes) -> None:
+def test_layers_that_are_cut_train_as_one_process(four_ranks: Processes) -> None:
     """The two in the middle, by columns and by rows over two ranks, FSDP over the two copies; the others over all four.
     Each rank has samples of its own before and after them."""
     whole = DenseStrategy("samples", 1, 3, 4)
@@ -165,10 +152,10 @@ def test_layers_that_are_cut_train_as_one_process(of_four: Processes) -> None:
         HeldLayer("layers.2", DenseStrategy("rows", 2, 3, 2), ("layers.0",)),
         HeldLayer("top", whole, ("layers.2",)),
     ]
-    expect_equal(of_four, layers)
+    expect_equal(four_ranks, layers)
 
 
-def test_heads_and_cross_layers_that_are_cut_train_as_one_process(of_four: Processes) -> None:
+def test_heads_and_cross_layers_that_are_cut_train_as_one_process(four_ranks: Processes) -> None:
     """Attention by heads, low-rank cross layers by inner columns, a full one by its width, over two ranks; FSDP."""
     whole = DenseStrategy("samples", 1, 3, 4)
     layers = [
@@ -178,4 +165,4 @@ def test_heads_and_cross_layers_that_are_cut_train_as_one_process(of_four: Proce
         HeldLayer("full", DenseStrategy("width", 2, 3, 2), ("low",), "cross", 1),
         HeldLayer("top", whole, ("full",)),
     ]
-    expect_equal(of_four, layers, "shared")
+    expect_equal(four_ranks, layers, "shared")
