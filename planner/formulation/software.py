@@ -10,6 +10,7 @@ from cost_models.workload.models import MODES, Workload
 from planner.formulation.checkpoint_choices import with_settled_checkpointing
 from planner.formulation.dense_choices import with_settled_sharding
 from planner.formulation.policy import Policy
+from planner.formulation.slow_widths import slow_widths
 from planner.formulation.unlike_parts import unlike_parts
 from planner.formulation.unused_inputs import unused_of_dense, unused_of_links
 from topologies.cluster import Topology
@@ -60,7 +61,8 @@ def _of_dense(workload: Workload, policy: Policy) -> Iterator[str]:
 
 def software_warnings(workload: Workload, policy: Policy) -> tuple[str, ...]:
     """What a reader must know of what a plan is priced with; mostly nothing."""
-    return (*_of_software(workload, policy), *_of_duplicates(workload), *unused_of_dense(workload.dense))
+    of_dense = (*unused_of_dense(workload.dense), *slow_widths(workload))
+    return (*_of_software(workload, policy), *_of_duplicates(workload), *of_dense)
 
 
 def _of_duplicates(workload: Workload) -> tuple[str, ...]:
