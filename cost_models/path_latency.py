@@ -1,6 +1,7 @@
 """The latency of the longest path between two ranks that exchange."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
 from cost_models.collective_laws import Protocol
@@ -38,6 +39,26 @@ def path_latency_s(topology: Topology, kinds: Sequence[RankKind], hops_s: Hops) 
     ]
     across_s = max(cards, default=0.0) + sum(level.latency for level in topology.network.levels)
     return max(across_s, *inside_s, 0.0)
+
+
+def inside_phases(
+    topology: Topology, kinds: Sequence[RankKind], protocols: Sequence[tuple[Protocol, ...]], library_s: float
+) -> list[tuple[Protocol, ...]]:
+    """The protocols of exchanges that cross the domain first and the network then, each of which is waited for: inside,
+    the library and the link where no latency was measured; nothing in a domain of one rank, which sends nothing there.
+    """
+    phases: list[tuple[Protocol, ...]] = []
+    for kind, group, of_kind in zip(kinds, topology.nodes, protocols, strict=True):
+        own_s = library_s + (group.links.scale_up or group.links.pcie).latency
+        if kind.domain_ranks == 1:
+            phases.append((Protocol(0.0, of_kind[-1].bytes_per_s),))
+        else:
+            phases.append(tuple(replace(each, latency_s=_or(each.latency_s, own_s)) for each in of_kind))
+    return phases
+
+
+def _or(measured_s: float | None, otherwise_s: float) -> float:
+    return otherwise_s if measured_s is None else measured_s
 
 
 def _protocols(kind: RankKind, hops_s: Hops) -> tuple[Protocol, ...]:

@@ -14,7 +14,7 @@ from cost_models.dense_update import DenseUpdate
 from cost_models.exchange_lines import ExchangeLine, exchange_lines
 from cost_models.kinds import RankKind
 from cost_models.model import Column
-from cost_models.path_latency import Hops, inside_latency_s, leave_domains, path_latency_s
+from cost_models.path_latency import Hops, inside_latency_s, inside_phases, leave_domains, path_latency_s
 from cost_models.replicas import Replicas
 from cost_models.replication import Replication, Sums
 from cost_models.resources import (
@@ -330,8 +330,9 @@ class Schedule:
             return exchange_lines(protocols, path_s, lambda inside_s, _: inside_s)
         if among_peers:  # ports carry partial sums of all ranks only
             return (ExchangeLine(path_s, tuple(kind.link_all_to_all for kind in self._kinds)),)
-        in_phases = self._in_phases and stage in _EXCHANGED
-        return exchange_lines(protocols, path_s, operator.add if in_phases else max)
+        if self._in_phases and stage in _EXCHANGED:
+            return exchange_lines(inside_phases(self._topology, kinds, protocols, library_s), path_s, operator.add)
+        return exchange_lines(protocols, path_s, max)
 
     def _kinds_in(self, term: str) -> tuple[RankKind, ...]:
         """What ranks achieve in a term: among those of their group, or in sums beyond it."""
