@@ -297,14 +297,17 @@ class PatternCase:
 class Knapsack:
     """A multiple-choice knapsack: at most one bundle of each table (Kellerer et al., Knapsack Problems, 2004, ch. 11).
 
-    O(I x cells); bundles that another one of their table undercuts are passed over.
+    O(I x cells); bundles that another one of their table undercuts are passed over. What is in it is found by asking,
+    table by table, from which cells the most came.
     """
 
     def __init__(self, bundles: Bundles, cells: Ints, worth: Floats, room: int) -> None:
         self._bundles, self._cells, self._worth = bundles, cells, worth
         self.best: Floats = np.zeros(room + 1)
         """[room + 1] the most that fits into so many cells."""
-        self._taken: list[Ints] = []
+        self._before: list[tuple[Ints, Floats]] = []
+        """Of each table its bundles, and the most without them."""
+        self._with_it = np.empty(room + 1)
         order = np.lexsort((-worth, cells, bundles.table))
         for first, last in itertools.pairwise(bundles.start.tolist()):
             own = order[first:last]
@@ -314,26 +317,27 @@ class Knapsack:
     def _add(self, own: Ints) -> None:
         """Let one of a table's bundles in, which are ascending by cells and by worth."""
         before, best = self.best, self.best.copy()
-        taken = np.full(len(best), -1)
-        for i in own.tolist():
-            cells = int(self._cells[i])
-            with_it = before[: len(best) - cells] + self._worth[i]
-            better = with_it > best[cells:]
-            np.copyto(best[cells:], with_it, where=better)
-            np.copyto(taken[cells:], i, where=better)
+        size = len(best)
+        for cells, worth in zip(self._cells[own].tolist(), self._worth[own].tolist(), strict=True):
+            with_it = self._with_it[cells:]
+            np.add(before[: size - cells], worth, out=with_it)
+            np.maximum(best[cells:], with_it, out=best[cells:])
+        self._before.append((own, before))
         self.best = best
-        self._taken.append(taken)
 
     def content(self, cells: int) -> dict[int, int]:
         """How often each block is in what is worth most among all that fits into so many cells."""
         content: dict[int, int] = {}
-        for taken in reversed(self._taken):
-            i = int(taken[cells])
-            if i >= 0:
-                for block, count in zip(
-                    self._bundles.blocks[i].tolist(), self._bundles.counts[i].tolist(), strict=True
-                ):
-                    if count:
-                        content[block] = content.get(block, 0) + count
-                cells -= int(self._cells[i])
+        most = float(self.best[cells])
+        for own, before in reversed(self._before):
+            if before[cells] == most:
+                continue
+            fitting = own[self._cells[own] <= cells]
+            taken = int(fitting[np.argmax(before[cells - self._cells[fitting]] + self._worth[fitting])])
+            pairs = zip(self._bundles.blocks[taken].tolist(), self._bundles.counts[taken].tolist(), strict=True)
+            for block, count in pairs:
+                if count:
+                    content[block] = content.get(block, 0) + count
+            cells -= int(self._cells[taken])
+            most = float(before[cells])
         return content
