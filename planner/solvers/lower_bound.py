@@ -6,6 +6,8 @@ block that alone takes longer, which tightens the relaxation.
 
 from dataclasses import replace
 
+import numpy as np
+
 from planner.certificates.multipliers import Bound
 from planner.certificates.rank_patterns import has_rank_patterns
 from planner.problem.load_state import load_state
@@ -41,6 +43,8 @@ FEWEST_NODES = 20
 """Branch nodes below which branching is not worth a start."""
 BRANCH_WORK = 4e6
 """Block types x ranks x nodes that branching may take together."""
+FIRST_RATION, LEAST_RATION = 0.5, 1 / 16
+"""Shares of the pattern work of a pass that the first pass and any other one may do where passes have no end."""
 
 
 Relaxation = tuple[Fluid, FluidSolution]
@@ -81,6 +85,7 @@ class BoundRaiser:
         self._cases: StageCaseSearch | None = None
         self._patterns: PatternBranching | None = None
         self._pattern_work = 0.0
+        self._rations = Rations(limits)
         self._branches: BranchAndBound | None = None
         self._branched: tuple[float, int, float] | None = None
 
@@ -151,7 +156,8 @@ class BoundRaiser:
             return
         if incumbent.is_within(LOOSE) or incumbent.is_done() or incumbent.bound.seconds >= limits.useful_bound_s:
             return
-        work = Work(limits.pattern_work * passes - self._pattern_work)
+        allowed = self._rations.allowed(incumbent.best_s, incumbent.bound.seconds, passes)
+        work = Work(allowed - self._pattern_work)
         if work.left <= 0 or not has_rank_patterns(problem):
             return
         if self._patterns is None:
@@ -189,3 +195,27 @@ class BoundRaiser:
                 cases=None,
             )
         )
+
+
+class Rations:
+    """How much work on rank patterns is allowed: the same for each pass, so that an effort repeats. Where passes have no
+    end, as with a time limit alone, as much as it is worth: twice as much after a pass in which the bound rose by more
+    than the step fell, half as much where it was the other way round."""
+
+    def __init__(self, limits: SearchLimits) -> None:
+        self._of_pass, self._has_end = limits.pattern_work, limits.effort is not None
+        self._ration, self._allowed, self._passes = limits.pattern_work * FIRST_RATION, 0.0, 0
+        self._step_s, self._bound_s = np.inf, np.inf
+
+    def allowed(self, step_s: float, bound_s: float, passes: int) -> float:
+        """Return the work that is allowed in all after so many passes, with such a step and bound."""
+        if self._has_end:
+            return self._of_pass * passes
+        if passes > self._passes:
+            fell, rose = self._step_s / step_s, bound_s / self._bound_s
+            if self._passes and fell != rose:
+                most, least = self._of_pass, self._of_pass * LEAST_RATION
+                self._ration = min(2 * self._ration, most) if rose > fell else max(self._ration / 2, least)
+            self._step_s, self._bound_s, self._passes = step_s, bound_s, passes
+            self._allowed += self._ration
+        return self._allowed

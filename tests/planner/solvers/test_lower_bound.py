@@ -1,5 +1,6 @@
 """Raising a bound: it only rises, never passes the optimum of brute force, and comes near to it."""
 
+import numpy as np
 import pytest
 
 from planner.solvers.bound.fluid import Fluid
@@ -7,7 +8,7 @@ from planner.solvers.construct.fallback import fallback_placement
 from planner.solvers.exhaustion import ExhaustiveSearch
 from planner.solvers.incumbent import Incumbent
 from planner.solvers.limits import SearchLimits
-from planner.solvers.lower_bound import BoundRaiser, bound_of, relaxed_optimum
+from planner.solvers.lower_bound import BoundRaiser, Rations, bound_of, relaxed_optimum
 from tests.oracles.optima import solvable_problems
 
 ROUNDING = 1e-8
@@ -46,3 +47,23 @@ def test_without_a_placement_there_is_nothing_to_raise_towards() -> None:
     incumbent = Incumbent(bound_of(relaxed), limits, lambda *_: None)
     BoundRaiser(fluid, relaxed, incumbent, ExhaustiveSearch(problem, incumbent), limits).raise_quickly()
     assert incumbent.bound.seconds == relaxed.bound_s
+
+
+def test_an_effort_allows_each_pass_as_much_work_on_patterns() -> None:
+    """Whatever the bound and the step did, so that an effort repeats."""
+    rations = Rations(SearchLimits(effort=3, pattern_work=8.0))
+    assert [rations.allowed(1.0 - 0.1 * passes, 0.5, passes) for passes in (1, 2, 3)] == [8.0, 16.0, 24.0]
+
+
+def test_without_an_end_work_goes_where_it_gains_more() -> None:
+    """Twice as much after the bound rose by more than the step fell, half as much the other way round, within limits;
+    and no more for being asked twice in a pass."""
+    rations = Rations(SearchLimits(effort=None, pattern_work=16.0))
+    assert rations.allowed(1.0, 0.5, 1) == 8.0
+    assert rations.allowed(1.0, 0.6, 1) == 8.0
+    assert rations.allowed(1.0, 0.6, 2) == 8.0 + 16.0
+    assert rations.allowed(0.9, 0.7, 3) == 24.0 + 16.0
+    assert rations.allowed(0.8, 0.7, 4) == 40.0 + 8.0
+    assert rations.allowed(0.8, 0.7, 5) == 48.0 + 8.0
+    allowed = [rations.allowed(0.8 / number, 0.7, number) for number in range(6, 12)]
+    assert np.diff(allowed).tolist() == [2.0, 1.0, 1.0, 1.0, 1.0]
