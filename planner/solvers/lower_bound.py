@@ -198,9 +198,12 @@ class BoundRaiser:
 
 
 class Rations:
-    """How much work on rank patterns is allowed: the same for each pass, so that an effort repeats. Where passes have no
-    end, as with a time limit alone, as much as it is worth: twice as much after a pass in which the bound rose by more
-    than the step fell, half as much where it was the other way round."""
+    """How much work on rank patterns is allowed.
+
+    The same for each pass, so that an effort repeats. Where passes have no end, as with a time limit alone, as much as
+    it is worth: twice as much after a pass in which the bound rose by more than the step fell, half as much where it
+    was the other way round.
+    """
 
     def __init__(self, limits: SearchLimits) -> None:
         self._of_pass, self._has_end = limits.pattern_work, limits.effort is not None
