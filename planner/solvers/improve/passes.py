@@ -19,7 +19,7 @@ from planner.solvers.bound.threshold import step_of_block
 from planner.solvers.improve.local_search import LATER_SQUARINGS, SQUARINGS, TRIAL_ROUNDS, LocalSearch
 from planner.solvers.improve.reach import Reach
 from planner.solvers.improve.repacking import Repacking
-from planner.solvers.improve.ruin_and_recreate import TEMPERATURES, Ruin, may_ruin, ruin_steps
+from planner.solvers.improve.ruin_and_recreate import Ruin, may_ruin, ruin_steps, temperature_of
 from planner.solvers.improve.target import target_seconds
 from planner.solvers.improve.wide import WideBlocks
 from planner.solvers.incumbent import Incumbent, Start
@@ -193,7 +193,7 @@ class Passes:
         ruin = self._ruin(step_s, seed)
         ruin.start_from(placement)
         steps = ruin_steps(self._fluid.problem, number)
-        ruin.run(steps, TEMPERATURES[number % len(TEMPERATURES)], incumbent.clock.is_over)
+        ruin.run(steps, temperature_of(self._fluid.problem, number), incumbent.clock.is_over)
         promising = []
         best, cheapest = ruin.best(), ruin.promising()
         if best is not None and ruin.best_s < step_s:

@@ -42,11 +42,21 @@ LONGER_PASSES = 3
 """How often a pass may take twice the steps of the one before; four times as many, where tables are few."""
 TEMPERATURES = (1e-3, 1e-4, 1e-2)
 """Temperatures of passes, in turn."""
+HOT, FEW_TABLES = 3e-2, 3
+"""Temperature of all passes but the first, where ranks hold so many tables at most, mostly one large shard each: from one
+set of these to another one the way leads through several worse plans."""
 
 
 def may_ruin(problem: Problem) -> bool:
     """Whether the problem is small enough to take tables out and put them back one by one."""
     return problem.tables * problem.world * len(problem.stage_of_column) <= RUIN_WORK
+
+
+def temperature_of(problem: Problem, number: int) -> float:
+    """Return the temperature of a pass, from 0."""
+    if number and problem.tables <= FEW_TABLES * problem.world:
+        return HOT
+    return TEMPERATURES[number % len(TEMPERATURES)]
 
 
 def ruin_steps(problem: Problem, number: int) -> int:

@@ -13,7 +13,7 @@ from planner.problem.load_state import load_state
 from planner.problem.placement import Placement
 from planner.solvers.bound.cutting_planes import solve_relaxation
 from planner.solvers.bound.fluid import Fluid
-from planner.solvers.improve.ruin_and_recreate import Ruin
+from planner.solvers.improve.ruin_and_recreate import Ruin, temperature_of
 from tests.oracles.brute_force import optimum
 from tests.oracles.instances import node_group, topology, workload
 from tests.oracles.placements import faults, just_large_enough, tiny_placement
@@ -122,3 +122,16 @@ def test_a_built_plan_is_whole() -> None:
             assert load_state(problem, placement).overflow_bytes() <= 1e-3
             built += 1
     assert built >= len(cases()) / 2
+
+
+def test_passes_are_hot_where_tables_are_few() -> None:
+    """Up to three tables for each rank, from the second pass on; the first one is the same whatever there is."""
+    profiles: list[dict[str, object]] = [{"rows": 1_000 * (number + 1), "dim": 64} for number in range(7)]
+    policy = Policy(tiers=("hbm",), shardings=("table_wise",))
+    problems = []
+    for ranks in (4, 2):
+        model = planning_model("physical", topology(node_group("n", ranks=ranks)), workload(profiles), policy)
+        problems.append(build_problem(model, enumerate_options(model, policy)))
+    few, many = problems
+    assert temperature_of(few, 0) == temperature_of(many, 0) < temperature_of(many, 2) < temperature_of(few, 1)
+    assert {temperature_of(few, number) for number in range(1, 7)} == {temperature_of(few, 1)}
