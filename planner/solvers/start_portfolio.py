@@ -12,7 +12,7 @@ import numpy as np
 from planner.problem.numbers import Bools, Ints
 from planner.solvers.bound.cutting_planes import FluidSolution
 from planner.solvers.bound.fluid import Fluid
-from planner.solvers.construct.caps import PoolCaps, capped_blocks, capped_one_by_one, wide_blocks
+from planner.solvers.construct.caps import PoolCaps, capped_blocks, capped_one_by_one, wide_blocks, without_single_ranks
 from planner.solvers.construct.greedy import place
 from planner.solvers.construct.overfull import tight_tiers
 from planner.solvers.construct.rounding import choose
@@ -42,6 +42,8 @@ class StartPortfolio:
         self.tight = tight_tiers(fluid, relaxed)
         """[M] memory tiers that are full, or nearly so."""
         self.is_scarce = bool(self.tight.any())
+        self._avoids_single_ranks = self.most_starts == 1 and not fluid.problem.is_on_rank[relaxed.choices].any()
+        """Whether blocks of single ranks are left out at first, as the relaxation has none."""
 
     @cached_property
     def allowed(self) -> list[tuple[PoolCaps, Bools]]:
@@ -71,9 +73,12 @@ class StartPortfolio:
 
         Where memory is scarce, less of it makes better starts for a while: it goes on as long as that is so. Where it
         is not, less of it is tried once more, and only if no start is good. Where the problem's size allows one start,
-        another one has larger blocks.
+        another one has larger blocks, and where the relaxation has nothing on single ranks, neither have they.
         """
-        starts = self._descending(min(PATIENCE, self.most_starts)) or self._descending(None)
+        starts = self._descending(min(PATIENCE, self.most_starts))
+        if not starts:
+            self._avoids_single_ranks = False
+            starts = self._descending(None)
         if starts and self.most_starts == 1 and not self._incumbent.is_done():
             starts += self._wide()
         return starts
@@ -132,6 +137,8 @@ class StartPortfolio:
             if of_pool not in best_of and len(best_of) > 1 and _is_worse(list(best_of.values())):
                 break
             left = max(left - 1, 0)
+            if self._avoids_single_ranks:
+                usable = without_single_ranks(self._fluid.problem, usable)
             rounded = choose(self._fluid, usable, headroom, is_thorough=is_thorough)
             same = b"" if rounded is None else rounded[1].tobytes()
             is_new = same not in started

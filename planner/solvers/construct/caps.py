@@ -54,6 +54,17 @@ def wide_blocks(problem: Problem, relaxed: FluidSolution, tight: Bools) -> tuple
     return next(capped_one_by_one(problem, relaxed, tight, (WIDE_STAGE_CAP,)))
 
 
+def without_single_ranks(problem: Problem, usable: Bools) -> Bools:
+    """Return the `usable` blocks [B] without those of single ranks, of tables that have others.
+
+    Under caps nearly all tables may cost the same on a rank as over a node, and the relaxation has some hundredths of
+    each on ranks. Rounded, that is dozens of whole tables on ranks, which find no room once nodes are full.
+    """
+    elsewhere = usable & ~problem.is_on_rank
+    has_others = np.bincount(problem.table_of_block[elsewhere], minlength=problem.tables) > 0
+    return np.asarray(np.where(has_others[problem.table_of_block], elsewhere, usable))
+
+
 def capped_one_by_one(
     problem: Problem, relaxed: FluidSolution, tight: Bools, stage_caps: tuple[float, ...] | None = None
 ) -> Iterator[tuple[PoolCaps, Bools]]:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from planner.problem.load_state import load_state
+from planner.problem.numbers import Bools
 from planner.solvers import start_portfolio
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.incumbent import Incumbent
@@ -75,3 +76,32 @@ def test_where_one_start_is_made_another_has_larger_blocks(monkeypatch: pytest.M
             assert abs(load_state(problem, placement).step_s() - step_s) <= 1e-9 * step_s
         better += len(starts) > len(before) and starts[-1][1] < starts[0][1]
     assert better
+
+
+def test_single_starts_are_off_single_ranks_as_the_relaxation_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the relaxation has no table on single ranks, the first start has none there that its caps allow elsewhere;
+    where nothing fits so, others may."""
+    monkeypatch.setattr(start_portfolio, "STARTS_WORK", 0.0)
+    chosen: list[bool] = []
+    real = start_portfolio.choose
+
+    def seen(fluid: Fluid, usable: Bools, headroom: float, **rest: bool) -> object:
+        of = fluid.problem.table_of_block
+        elsewhere = np.bincount(of[usable & ~fluid.problem.is_on_rank], minlength=fluid.problem.tables) > 0
+        chosen.append(bool((usable & fluid.problem.is_on_rank & elsewhere[of]).any()))
+        return real(fluid, usable, headroom, **rest)
+
+    monkeypatch.setattr(start_portfolio, "choose", seen)
+    avoided = 0
+    for problem, _ in solvable_problems():
+        fluid = Fluid(problem)
+        relaxed = relaxed_optimum(fluid)
+        chosen.clear()
+        starts = StartPortfolio(
+            fluid, relaxed, Incumbent(bound_of(relaxed), SearchLimits(gap=0.0), lambda *_: None)
+        ).starts()
+        if not problem.is_on_rank[relaxed.choices].any():
+            avoided += 1
+            assert not chosen[0]
+            assert starts or any(chosen)
+    assert avoided

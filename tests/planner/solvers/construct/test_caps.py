@@ -9,7 +9,7 @@ from planner.formulation.options import build_problem, enumerate_options
 from planner.formulation.policy import Policy
 from planner.solvers.bound.cutting_planes import solve_relaxation
 from planner.solvers.bound.fluid import Fluid
-from planner.solvers.construct.caps import SHARED_POOL_CAPS, capped_blocks, capped_one_by_one
+from planner.solvers.construct.caps import SHARED_POOL_CAPS, capped_blocks, capped_one_by_one, without_single_ranks
 from tests.oracles.instances import node_group, tiny_instance, topology, workload
 
 
@@ -68,3 +68,21 @@ def test_shared_pools_that_are_tight_have_caps_of_their_own() -> None:
     whole = problem.block_extent < 2
     largest = {caps: float(share[mask & whole].max()) for caps, mask in by_caps.items()}
     assert min(largest[caps] for caps in shared) < max(largest.values())
+
+
+def test_tables_that_have_other_blocks_keep_none_on_single_ranks() -> None:
+    """Told table by table: one with blocks elsewhere keeps these alone, one without keeps what it has."""
+    moved = kept = 0
+    for seed in range(40):
+        problem = tiny_instance(seed).problem
+        usable = problem.usual & (np.random.default_rng(seed).random(len(problem.usual)) < 0.5)
+        left = without_single_ranks(problem, usable)
+        for table in range(problem.tables):
+            own = np.flatnonzero(usable & (problem.table_of_block == table))
+            elsewhere = own[~problem.is_on_rank[own]]
+            expected = elsewhere if len(elsewhere) else own
+            assert np.flatnonzero(left & (problem.table_of_block == table)).tolist() == expected.tolist()
+            moved += 0 < len(elsewhere) < len(own)
+            kept += len(own) > 0 and not len(elsewhere)
+    assert moved
+    assert kept
