@@ -67,7 +67,7 @@ class Cases:
 
     division: Division
     first: Bound
-    """Of the plans whose stage is shorter, or whose table reaches so far."""
+    """Of the plans whose stage is shorter, or whose table reaches so far or takes the memory."""
     second: Bound
     """Of all others."""
 

@@ -218,6 +218,8 @@ class Proof(Record):
     """Where a stage's time decides, two cases that prove more: the lesser of their bounds holds."""
     reach_cases: Annotated["ProofReachCases | None", Field(exclude_if=lambda value: value is None)] = None
     """Where it decides how far one table reaches, two such cases."""
+    memory_cases: Annotated["ProofMemoryCases | None", Field(exclude_if=lambda value: value is None)] = None
+    """Where it decides in which memory one table is, two such cases."""
     protocols: dict[str, int] = Field(default_factory=dict, exclude_if=lambda value: not value)
     """Of each stage whose collective has several, the protocol at which costs are proven: 0 has the least latency, the
     next one more and a higher rate, and so on."""
@@ -250,6 +252,19 @@ class ProofReachCases(Record):
     """Its name."""
     reach: Literal["rank", "group", "world"]
     """How far the option's first block reaches: one rank, the ranks of one node, or all ranks."""
+    inside: Proof
+    """The proof of the plans that hold the table so."""
+    outside: Proof
+    """The proof of all others."""
+
+
+class ProofMemoryCases(Record):
+    """What is proven of the plans that hold a table by an option that takes bytes of one memory, and of all others."""
+
+    table: str
+    """Its name."""
+    tier: str
+    """The memory, as in `memory_multipliers`."""
     inside: Proof
     """The proof of the plans that hold the table so."""
     outside: Proof

@@ -1,7 +1,7 @@
 """What divides the plans of a problem into two cases, each a problem of its own: every plan is in one of them.
 
-By the time of a stage (`planner.problem.stage_limits`), or by how far the option of a table reaches: every plan takes
-exactly one option of each table, so that it is one of those of a reach or one of the others.
+By the time of a stage (`planner.problem.stage_limits`), by how far the option of a table reaches, or by whether it
+takes bytes of a memory: every plan takes exactly one option of each table, so that it is one of some or of the others.
 """
 
 from dataclasses import dataclass, replace
@@ -35,16 +35,39 @@ class ReachDivision:
 
     def parts(self, problem: Problem) -> tuple[Problem, Problem]:
         """Return the problems of the two cases."""
-        own = problem.table_of_block == self.table
-        reaches = has_reach(problem, self.reach)[problem.block_option]
-        inside, outside = (problem.allowed & ~(own & barred) for barred in (~reaches, reaches))
-        return replace(problem, allowed=inside), replace(problem, allowed=outside)
+        return _by_options(problem, self.table, has_reach(problem, self.reach))
 
 
-Division = StageDivision | ReachDivision
+@dataclass(frozen=True)
+class MemoryDivision:
+    """Plans that hold a table by an option that takes bytes of one memory; and all others."""
+
+    table: int
+    memory: int
+    """A row of `Problem.pool_capacity`."""
+
+    def parts(self, problem: Problem) -> tuple[Problem, Problem]:
+        """Return the problems of the two cases."""
+        return _by_options(problem, self.table, takes_memory(problem, self.memory))
+
+
+Division = StageDivision | ReachDivision | MemoryDivision
+
+
+def _by_options(problem: Problem, table: int, is_inside: Bools) -> tuple[Problem, Problem]:
+    """Return the problems in which a table takes one of the options [O] that are inside, or one of the others."""
+    own, of_block = problem.table_of_block == table, is_inside[problem.block_option]
+    inside, outside = (problem.allowed & ~(own & barred) for barred in (~of_block, of_block))
+    return replace(problem, allowed=inside), replace(problem, allowed=outside)
 
 
 def has_reach(problem: Problem, reach: Reach) -> Bools:
     """Return [O] whether the first block of an option reaches so far."""
     of_reach = {"rank": problem.is_on_rank, "group": problem.is_on_group, "world": problem.is_world_wide}[reach]
     return np.asarray(of_reach[problem.block_start[:-1]])
+
+
+def takes_memory(problem: Problem, memory: int) -> Bools:
+    """Return [O] whether any block of an option takes bytes of a memory on any kind of rank."""
+    size = problem.bytes_fixed[..., memory] + problem.bytes_by_rows[..., memory]
+    return np.logical_or.reduceat((size > 0).any(axis=0), problem.block_start[:-1])

@@ -5,6 +5,15 @@ import numpy as np
 from planner.problem.arrays import Problem
 from planner.problem.numbers import Ints
 
+TABLES_ALIKE = 3.0
+"""Tables for each class on average, at least, for most tables to be alike."""
+
+
+def are_mostly_alike(problem: Problem) -> bool:
+    """Return whether most tables have others that nothing tells apart from them."""
+    many = problem.tables >= TABLES_ALIKE * len(np.unique(problem.table_rows))
+    return many and problem.tables >= TABLES_ALIKE * (int(table_classes(problem).max()) + 1)
+
 
 def table_classes(problem: Problem) -> Ints:
     """[T] equal for tables of the same rows, options and blocks, which may be on the same ranks; numbered in the order

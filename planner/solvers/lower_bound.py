@@ -5,12 +5,14 @@ block that alone takes longer, which tightens the relaxation.
 """
 
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 
 from planner.certificates.multipliers import Bound
 from planner.certificates.rank_patterns import has_rank_patterns
 from planner.problem.load_state import load_state
+from planner.problem.table_classes import are_mostly_alike
 from planner.solvers.bound.branching import BranchAndBound, StopRule
 from planner.solvers.bound.cutting_planes import FluidSolution, solve_relaxation
 from planner.solvers.bound.dual_feasible_cuts import strengthen
@@ -26,17 +28,23 @@ from planner.solvers.limits import SearchLimits
 TIGHTEN_BLOCKS = 20_000
 """Block types up to which the bound is tightened where tables are more than ranks: each bisection solves the relaxation
 anew, and only where tables are few for the ranks is much won."""
+ALIKE_BLOCKS = 100_000
+"""The same where most tables are alike: their loads come in steps, however many they are."""
+OPTION_CASE_BLOCKS = 300_000
+"""Block types up to which plans are divided by the options of a table: two relaxations, 0.25 s each, where one that has
+no equals is undecided, and nothing elsewhere."""
 EXCESS, LARGE_EXCESS = 1e-3, 0.05
 """Share of the step by which a table's largest block must outlast its stage in the relaxation to be held there as a
 whole; in problems of more block types only what shows at once, as each such table costs rounds."""
 LOOSE = 0.01
 """Gap above which dual feasible functions and cases are looked for: they gain a few tenths of a per cent."""
 FEW_SHARDS = 3
-"""Tables for each rank up to which the plans are divided by the times of stages: blocks of more level out."""
+"""Tables for each rank up to which the plans are divided by the times of stages: blocks of more level out, unless most
+of them are alike."""
 CASE_ATTEMPTS = 6
 """Divisions and searches for functions of cases at most."""
-REACH_ATTEMPTS = 4
-"""Divisions by how far a table reaches at most: two problems are solved for each."""
+OPTION_ATTEMPTS = 4
+"""Divisions by the options of a table at most: two problems are solved for each."""
 NODES_OF_A_PASS = 100
 """Branch nodes that branching may look at, for each pass of the local search: they take about as long."""
 FEWEST_NODES = 20
@@ -89,9 +97,15 @@ class BoundRaiser:
         self._branches: BranchAndBound | None = None
         self._branched: tuple[float, int, float] | None = None
 
+    @cached_property
+    def _are_alike(self) -> bool:
+        """Whether most tables are alike, and block types not too many."""
+        problem = self._fluid.problem
+        return len(problem.block_option) <= ALIKE_BLOCKS and are_mostly_alike(problem)
+
     @property
     def _is_small(self) -> bool:
-        return len(self._fluid.problem.block_option) <= TIGHTEN_BLOCKS
+        return len(self._fluid.problem.block_option) <= TIGHTEN_BLOCKS or self._are_alike
 
     def raise_quickly(self) -> None:
         """Raise the bound by what takes little time."""
@@ -130,23 +144,22 @@ class BoundRaiser:
         incumbent.raise_to(strengthen(self._fluid, incumbent.bound, incumbent.best_s, incumbent.clock.is_over))
 
     def divide(self) -> Case | None:
-        """Raise the bound by cases of how far tables reach and how long stages last, where it is loose, the problem not
-        too large and ranks hold few tables; once. Return the case with the least bound, at which plans may aim; None
-        where those of stages prove no more."""
+        """Raise the bound by cases of what options tables take and how long stages last, where it is loose and the
+        problem not too large, the latter where ranks hold few tables or most are alike; once. Return the case with the
+        least bound, at which plans may aim; None where those of stages prove no more."""
         problem, incumbent = self._fluid.problem, self._incumbent
-        if self._cases is not None or incumbent.best is None or not self._is_small or incumbent.is_done():
+        if self._cases is not None or incumbent.best is None or incumbent.is_done() or incumbent.is_within(LOOSE):
             return None
-        if problem.tables > FEW_SHARDS * problem.world or incumbent.is_within(LOOSE):
-            return None
-        if incumbent.bound.seconds >= self._limits.useful_bound_s:
+        if len(problem.block_option) > OPTION_CASE_BLOCKS or incumbent.bound.seconds >= self._limits.useful_bound_s:
             return None
         self._cases = StageCaseSearch(self._fluid, self._relaxed, incumbent.bound)
-        stage_seconds = load_state(problem, incumbent.best[0]).stage_seconds() - problem.stage_constants
-        self._cases.run_reaches(incumbent.best_s, REACH_ATTEMPTS, incumbent.clock.is_over)
-        of_reaches_s = self._cases.whole.proven().seconds
-        self._cases.run(incumbent.best_s, stage_seconds, CASE_ATTEMPTS, incumbent.clock.is_over)
+        self._cases.run_options(incumbent.best_s, OPTION_ATTEMPTS, incumbent.clock.is_over)
+        of_options_s = self._cases.whole.proven().seconds
+        if self._is_small and (problem.tables <= FEW_SHARDS * problem.world or self._are_alike):
+            stage_seconds = load_state(problem, incumbent.best[0]).stage_seconds() - problem.stage_constants
+            self._cases.run(incumbent.best_s, stage_seconds, CASE_ATTEMPTS, incumbent.clock.is_over)
         incumbent.raise_to(self._cases.whole.proven())
-        return self._cases.weakest() if incumbent.bound.seconds > of_reaches_s * (1 + WORTHWHILE) else None
+        return self._cases.weakest() if incumbent.bound.seconds > of_options_s * (1 + WORTHWHILE) else None
 
     def price_patterns(self, passes: int) -> None:
         """Raise the bound by prices of rank patterns, where it is loose and ranks hold few tables; anew where a pass of

@@ -34,6 +34,7 @@ from planner.document.certificates import (
     MemoryFunctionMultiplier,
     Proof,
     ProofCases,
+    ProofMemoryCases,
     ProofPacking,
     ProofReachCases,
     ResourceWeight,
@@ -41,7 +42,7 @@ from planner.document.certificates import (
 )
 from planner.formulation.variants import memory_names
 from planner.problem.arrays import Problem
-from planner.problem.case_divisions import ReachDivision, StageDivision
+from planner.problem.case_divisions import MemoryDivision, ReachDivision, StageDivision
 from planner.problem.integrality import integrality_floors
 from planner.problem.numbers import Bools, Floats
 from planner.problem.rounding import ROUNDING
@@ -97,6 +98,7 @@ def _written_protocols(model: CostModel) -> dict[str, int]:
 class _WrittenCases(TypedDict, total=False):
     stage_cases: ProofCases
     reach_cases: ProofReachCases
+    memory_cases: ProofMemoryCases
 
 
 def _written_cases(model: CostModel, problem: Problem, cases: Cases) -> _WrittenCases:
@@ -109,6 +111,9 @@ def _written_cases(model: CostModel, problem: Problem, cases: Cases) -> _Written
         stage, seconds = model.stages[cases.division.stage], cases.division.seconds
         return {"stage_cases": ProofCases(stage=stage, seconds=seconds, below=first, above=second)}
     table = model.workload.tables[cases.division.table].name
+    if isinstance(cases.division, MemoryDivision):
+        tier = memory_names(model, len(problem.pool_capacity))[cases.division.memory]
+        return {"memory_cases": ProofMemoryCases(table=table, tier=tier, inside=first, outside=second)}
     return {
         "reach_cases": ProofReachCases(table=table, reach=cases.division.reach, inside=first, outside=second),
     }
@@ -263,8 +268,14 @@ def _cases(proof: Proof, model: CostModel, problem: Problem) -> Iterator[list[tu
         by_stage = StageDivision(model.stages.index(proof.stage_cases.stage), proof.stage_cases.seconds)
         two = proof.stage_cases.below, proof.stage_cases.above
         yield list(zip(two, by_stage.parts(problem), strict=True))
+    number_of = {table.name: number for number, table in enumerate(model.workload.tables)}
+    if proof.memory_cases is not None:
+        row = memory_names(model, len(problem.pool_capacity)).index(proof.memory_cases.tier)
+        by_memory = MemoryDivision(number_of[proof.memory_cases.table], row)
+        two = proof.memory_cases.inside, proof.memory_cases.outside
+        yield list(zip(two, by_memory.parts(problem), strict=True))
     if proof.reach_cases is not None:
-        number = [table.name for table in model.workload.tables].index(proof.reach_cases.table)
+        number = number_of[proof.reach_cases.table]
         by_reach = ReachDivision(number, proof.reach_cases.reach)
         two = proof.reach_cases.inside, proof.reach_cases.outside
         yield list(zip(two, by_reach.parts(problem), strict=True))
@@ -272,7 +283,7 @@ def _cases(proof: Proof, model: CostModel, problem: Problem) -> Iterator[list[tu
 
 def faults_of_cases(proof: Proof, model: CostModel, problem: Problem, depth: int = 0) -> Iterator[str]:
     """What keeps the cases, if there are any, from being a proof."""
-    unknown = [*_unknown_cases(proof, model, depth)]
+    unknown = [*_unknown_cases(proof, model, memory_names(model, len(problem.pool_capacity)), depth)]
     yield from unknown
     two = [] if unknown else _cases(proof, model, problem)
     for each, part in (case for cases in two for case in cases):
@@ -288,14 +299,17 @@ def faults_of_cases(proof: Proof, model: CostModel, problem: Problem, depth: int
         yield from faults or faults_of_cases(each, model, part, depth + 1)
 
 
-def _unknown_cases(proof: Proof, model: CostModel, depth: int) -> Iterator[str]:
+def _unknown_cases(proof: Proof, model: CostModel, memories: Sequence[str], depth: int) -> Iterator[str]:
     """Divisions by what does not exist, and any within too many others."""
-    stage, table = proof.stage_cases, proof.reach_cases
+    stage = proof.stage_cases
     if stage is not None and (stage.stage not in model.stages or not 0 < stage.seconds < np.inf or depth >= MOST_CASES):
         yield f"cases of {stage.stage} at {stage.seconds!r} s: of no such stage or time, or too many"
     tables = {each.name for each in model.workload.tables}
-    if table is not None and (table.table not in tables or depth >= MOST_CASES):
-        yield f"cases of table {table.table}: there is no such table, or too many"
+    for table in (proof.reach_cases, proof.memory_cases):
+        if table is not None and (table.table not in tables or depth >= MOST_CASES):
+            yield f"cases of table {table.table}: there is no such table, or too many"
+    if proof.memory_cases is not None and proof.memory_cases.tier not in memories:
+        yield f"cases of memory {proof.memory_cases.tier}: there is no such memory"
 
 
 def _packed_s(packing: ProofPacking, least: Multipliers, model: CostModel, problem: Problem) -> float:

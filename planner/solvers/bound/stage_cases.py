@@ -1,22 +1,31 @@
-"""A tighter bound by cases: the plans divided by a stage's time or a table's reach, again where the bound is least.
+"""A tighter bound by cases: the plans divided by a stage's time or a table's options, again where the bound is least.
 
 It is branch and bound (Land & Doig, Econometrica 28, 1960) on stage times. The fluid optimum mixes options so that a
 stage ends between the times that whole blocks can make of it. Below such a time large blocks are barred, and dual
 feasible functions have less room; above it the stage lasts as long, and other options pay. It also mixes options that
-reach differently far, of a table that no plan may hold in both ways.
+reach differently far or are in different memories, of a table that no plan may hold in both ways.
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
 from planner.certificates.multipliers import Bound, Cases
 from planner.problem.arrays import Problem
-from planner.problem.case_divisions import Division, ReachDivision, StageDivision, has_reach
+from planner.problem.case_divisions import (
+    Division,
+    MemoryDivision,
+    ReachDivision,
+    StageDivision,
+    has_reach,
+    takes_memory,
+)
 from planner.problem.integrality import integrality_floors
-from planner.problem.numbers import Floats
+from planner.problem.numbers import Bools, Floats, Ints
 from planner.problem.sites import Reach
+from planner.problem.table_classes import table_classes
 from planner.solvers.bound.cutting_planes import FluidSolution, solve_relaxation
 from planner.solvers.bound.dual_feasible_cuts import strengthen
 from planner.solvers.bound.fluid import Fluid
@@ -35,7 +44,8 @@ BEYOND = 2.0
 PEAKS = 12
 """Peaks of blocks of each stage that are tried as the time that divides."""
 UNDECIDED = 0.02
-"""Share of a table above which a reach of its options counts, and the rest of it, for the table to be undecided."""
+"""Share of a table above which some of its options count, and the rest of them, for the table to be undecided. It is
+divided by the number of tables that are alike: what the optimum mixes of many, a plan may have of some each."""
 REACHES: tuple[Reach, ...] = ("rank", "group", "world")
 
 
@@ -78,6 +88,12 @@ class StageCaseSearch:
     def __init__(self, fluid: Fluid, relaxed: FluidSolution, bound: Bound) -> None:
         self.whole = Case(fluid, relaxed, bound, is_strengthened=True)
 
+    @cached_property
+    def _alike(self) -> Ints:
+        """[T] how many tables nothing tells apart from each, itself among them."""
+        of_table = table_classes(self.whole.fluid.problem)
+        return np.bincount(of_table)[of_table]
+
     def weakest(self) -> Case:
         """Return the case with the least bound."""
         return min(self.whole.leaves(), key=lambda case: case.bound.seconds)
@@ -101,12 +117,12 @@ class StageCaseSearch:
                 break
             best_s = max(best_s, now_s)
 
-    def run_reaches(self, step_s: float, attempts: int, is_over: Callable[[], bool] = lambda: False) -> None:
-        """Divide the weakest case by the reach of a table so often at most, as long as it mixes options that reach
-        differently far."""
+    def run_options(self, step_s: float, attempts: int, is_over: Callable[[], bool] = lambda: False) -> None:
+        """Divide the weakest case by the options of a table so often at most, as long as it mixes some that reach
+        differently far or are in different memories."""
         for _ in range(attempts):
             case = self.weakest()
-            at = _reach_division(case)
+            at = _option_division(case, self._alike)
             if at is None or case.bound.seconds >= step_s or is_over():
                 break
             self._divide(case, at)
@@ -139,17 +155,30 @@ class StageCaseSearch:
         return Case(fluid, relaxed, max(bound, whole.bound, key=lambda each: each.seconds), is_strengthened=False)
 
 
-def _reach_division(case: Case) -> ReachDivision | None:
-    """Return the table and the reach that the optimum of a case is least decided about; None where all are decided."""
+def _option_division(case: Case, alike: Ints) -> ReachDivision | MemoryDivision | None:
+    """Return the table and the reach, or the memory, that the optimum of a case is least decided about; None where all
+    are decided. Of each table [T] so many are alike."""
     if case.relaxed is None:
         return None
-    problem, least, found = case.fluid.problem, UNDECIDED, None
+    problem, relaxed = case.fluid.problem, case.relaxed
+    options = problem.block_option[relaxed.choices]
+
+    def undecided(is_inside: Bools) -> tuple[float, int]:
+        """How undecided the optimum is about options [O], of the table about which it is most, and that table."""
+        share = relaxed.shares @ is_inside[options]
+        of_table = np.minimum(share, 1 - share) / alike
+        return float(of_table.max()), int(of_table.argmax())
+
+    least = UNDECIDED
+    found: ReachDivision | MemoryDivision | None = None
+    for memory in range(len(problem.pool_capacity)):
+        most, table = undecided(takes_memory(problem, memory))
+        if most > least:
+            least, found = most, MemoryDivision(table, memory)
     for reach in REACHES:
-        reaches = has_reach(problem, reach)[problem.block_option]
-        share = case.relaxed.shares @ reaches[case.relaxed.choices]
-        undecided = np.minimum(share, 1 - share)
-        if undecided.max() > least:
-            least, found = float(undecided.max()), ReachDivision(int(undecided.argmax()), reach)
+        most, table = undecided(has_reach(problem, reach))
+        if most > least:
+            least, found = most, ReachDivision(table, reach)
     return found
 
 

@@ -20,14 +20,12 @@ from planner.problem.numbers import Bools, Floats, Ints
 from planner.problem.placement import Placement
 from planner.problem.row_shares import shares_at
 from planner.problem.sites import NOWHERE
-from planner.problem.table_classes import table_classes
+from planner.problem.table_classes import are_mostly_alike, table_classes
 from planner.solvers.integer.solving import FEASIBILITY
 
 if TYPE_CHECKING:
     from ortools.math_opt.python import mathopt
 
-TABLES_ALIKE = 3.0
-"""Tables for each class on average, at least: what is single is on all nodes, or on none."""
 MOST_CHOICES = 60
 """Ways to hold a table of each class that are tried, the cheapest ones."""
 NODES = 300
@@ -70,10 +68,9 @@ class UniformNodes:
             and len(np.unique(problem.nodes.sizes)) == 1
             and problem.reach.all()
             and not problem.is_confined
-            and problem.tables >= TABLES_ALIKE * len(np.unique(problem.table_rows))
-            and problem.tables >= TABLES_ALIKE * len(self._tables)
+            and are_mostly_alike(problem)
         )
-        """Whether it is such a problem."""
+        """Whether it is such a problem: what is single is on all nodes, or on none."""
 
     @cached_property
     def _tables(self) -> list[Ints]:

@@ -3,12 +3,19 @@
 import numpy as np
 import pytest
 
+from planner.formulation.allowed_choices import planning_model
+from planner.formulation.options import build_problem, enumerate_options
+from planner.formulation.policy import Policy
+from planner.problem.case_divisions import MemoryDivision
 from planner.solvers.bound.fluid import Fluid
+from planner.solvers.bound.stage_cases import StageCaseSearch
 from planner.solvers.construct.fallback import fallback_placement
 from planner.solvers.exhaustion import ExhaustiveSearch
 from planner.solvers.incumbent import Incumbent
 from planner.solvers.limits import SearchLimits
 from planner.solvers.lower_bound import BoundRaiser, Rations, bound_of, relaxed_optimum
+from planner.verification.proof import faults_of_cases, recomputed_bound_s, write_proof
+from tests.oracles.instances import node_group, topology, workload
 from tests.oracles.optima import solvable_problems
 
 ROUNDING = 1e-8
@@ -67,3 +74,29 @@ def test_without_an_end_work_goes_where_it_gains_more() -> None:
     assert rations.allowed(0.8, 0.7, 5) == 48.0 + 8.0
     allowed = [rations.allowed(0.8 / number, 0.7, number) for number in range(6, 12)]
     assert np.diff(allowed).tolist() == [2.0, 1.0, 1.0, 1.0, 1.0]
+
+
+def test_a_large_table_is_in_one_memory_or_the_other() -> None:
+    """Beside tables that are alike, which fill HBM better, the relaxation has one with a part of its columns there and
+    the rest in host memory; no plan does, and the bound is that of the lesser of the two cases."""
+    alike: list[dict[str, object]] = [{"rows": 1_000_000, "dim": 64, "pooling_factor": 10}] * 16
+    large: dict[str, object] = {"rows": 20_000_000, "dim": 64, "pooling_factor": 10}
+    cluster = topology(node_group("a", nodes=2, ranks=2, hbm_bytes=2e9, ddr_bytes=40e9))
+    policy = Policy(shardings=("table_wise", "row_wise"), tiers=("hbm", "ddr"))
+    model = planning_model("physical", cluster, workload([*alike, large]), policy)
+    problem = build_problem(model, enumerate_options(model, policy))
+    fluid = Fluid(problem)
+    relaxed = relaxed_optimum(fluid)
+    search = StageCaseSearch(fluid, relaxed, bound_of(relaxed))
+    search.run_options(1.0, 4)
+    found = search.whole.proven()
+    assert found.cases is not None
+    assert found.cases.division == MemoryDivision(len(alike), 1)
+    assert found.seconds > relaxed.bound_s * 1.01
+    proof = write_proof(model, problem, found)
+    assert recomputed_bound_s(proof, model, problem) == pytest.approx(found.seconds, rel=1e-9)
+    assert list(faults_of_cases(proof, model, problem)) == []
+    assert proof.memory_cases is not None
+    nowhere = proof.memory_cases.model_copy(update={"tier": "attic"})
+    elsewhere = proof.model_copy(update={"memory_cases": nowhere})
+    assert list(faults_of_cases(elsewhere, model, problem)) == ["cases of memory attic: there is no such memory"]

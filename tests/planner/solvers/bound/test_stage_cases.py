@@ -1,6 +1,7 @@
-"""Bounds by cases of how long a stage lasts, or how far a table reaches: above the fluid one, never above the optimum,
-and proven as written."""
+"""Bounds by cases of how long a stage lasts, or what option a table takes: above the fluid one, never above the
+optimum, and proven as written."""
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -11,7 +12,14 @@ from pydantic import ValidationError
 from planner.certificates.multipliers import Bound, Cases
 from planner.document.certificates import Proof
 from planner.problem.arrays import Problem
-from planner.problem.case_divisions import Division, ReachDivision, StageDivision, has_reach
+from planner.problem.case_divisions import (
+    Division,
+    MemoryDivision,
+    ReachDivision,
+    StageDivision,
+    has_reach,
+    takes_memory,
+)
 from planner.problem.integrality import integrality_floors
 from planner.solvers.bound.cutting_planes import solve_relaxation
 from planner.solvers.bound.fluid import Fluid
@@ -29,7 +37,7 @@ def _divided(each: Known) -> tuple[StageCaseSearch, Bound]:
     relaxed = solve_relaxation(fluid)
     search = StageCaseSearch(fluid, relaxed, Bound(relaxed.bound_s, relaxed.multipliers, None))
     of_plan = each.stage_seconds()
-    search.run_reaches(each.best.step_s * 1.2, ATTEMPTS)
+    search.run_options(each.best.step_s * 1.2, ATTEMPTS)
     search.run(each.best.step_s * 1.2, of_plan * 1.2, ATTEMPTS)
     return search, search.whole.proven()
 
@@ -40,7 +48,7 @@ def _by_stage(bound: Bound) -> bool:
 
 def test_cases_never_prove_more_than_the_optimum() -> None:
     """The bound is that of the weakest case, its proof gives as much, and it is often above the fluid one."""
-    better = by_reach = 0
+    better, divisions = 0, Counter[type[Division]]()
     for each in known_optima():
         search, bound = _divided(each)
         assert bound.seconds <= each.best.step_s * (1 + ROUNDING), each.instance.description
@@ -56,14 +64,15 @@ def test_cases_never_prove_more_than_the_optimum() -> None:
             == []
         )
         better += bound.cases is not None and bound.seconds > search.whole.bound.seconds * 1.001
-        by_reach += bound.cases is not None and isinstance(bound.cases.division, ReachDivision)
+        divisions.update([] if bound.cases is None else [type(bound.cases.division)])
     assert better > 5
-    assert by_reach > 5
+    assert divisions[ReachDivision] > 3
+    assert divisions[MemoryDivision] > 3, divisions
 
 
 def test_any_multipliers_prove_something_true_of_a_case() -> None:
     """Divided anywhere, with multipliers of other cases, thresholds too: never more than the optimum."""
-    random, matters = np.random.default_rng(3), {StageDivision: 0, ReachDivision: 0}
+    random, matters = np.random.default_rng(3), {StageDivision: 0, ReachDivision: 0, MemoryDivision: 0}
     for each in known_optima():
         problem, step_s = each.instance.problem, each.best.step_s
         fluid = Fluid(problem)
@@ -85,13 +94,14 @@ def test_any_multipliers_prove_something_true_of_a_case() -> None:
 
 
 def _divisions(problem: Problem, of_plan: np.ndarray, random: np.random.Generator) -> Iterator[Division]:
-    """Yield a few at random, by stages near their times in the optimum and by reaches of tables."""
+    """Yield a few at random, by stages near their times in the optimum and by options of tables."""
     for _ in range(3):
         stage = int(random.integers(len(of_plan)))
         seconds = float(of_plan[stage] * random.choice([0.5, 0.9, 1.0, 1.1]))
         if seconds > 0:
             yield StageDivision(stage, seconds)
         yield ReachDivision(int(random.integers(problem.tables)), REACHES[random.integers(3)])
+        yield MemoryDivision(int(random.integers(problem.tables)), int(random.integers(len(problem.pool_capacity))))
 
 
 def test_every_option_has_one_reach() -> None:
@@ -105,6 +115,22 @@ def test_every_option_has_one_reach() -> None:
             assert (inside.allowed[:, ~own] == problem.allowed[:, ~own]).all()
             assert (outside.allowed[:, ~own] == problem.allowed[:, ~own]).all()
             assert ((inside.allowed ^ outside.allowed) == problem.allowed)[:, own].all()
+
+
+def test_options_are_told_apart_by_the_memories_that_they_take() -> None:
+    """Inside are the options of the table with bytes of the memory, outside its others; all of other tables in both."""
+    for each in known_optima():
+        problem = each.instance.problem
+        for memory in range(len(problem.pool_capacity)):
+            inside, outside = MemoryDivision(0, memory).parts(problem)
+            for option in range(len(problem.option_table)):
+                blocks = slice(problem.block_start[option], problem.block_start[option + 1])
+                size = problem.bytes_fixed[:, blocks, memory] + problem.bytes_by_rows[:, blocks, memory]
+                own, takes = problem.option_table[option] == 0, size.max() > 0
+                assert takes_memory(problem, memory)[option] == takes
+                kept = [own and not takes, own and takes]
+                for part, is_barred in zip((inside, outside), kept, strict=True):
+                    assert (part.allowed[:, blocks] == (problem.allowed[:, blocks] & (not is_barred))).all()
 
 
 def test_cases_that_are_no_proof_are_refused() -> None:
