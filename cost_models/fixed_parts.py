@@ -76,7 +76,7 @@ class TableAmounts:
     def dense_base(self, workload: Workload) -> StepBase:
         """What follows from the dense part of a workload alone."""
         model, software = self.model, self.model.coefficients.software
-        update = DenseUpdate.of(model.cluster, workload, model.kinds)
+        update = DenseUpdate.of(model.by_kinds, workload, model.kinds)
         schedule = Schedule(
             model.topology,
             workload,

@@ -114,7 +114,7 @@ class CostModel(ABC):
     replicas: Replicas | None = None
     """How the cluster is divided into groups that have all tables each; None where it is one."""
     topology: Topology
-    """What a placement is for: the cluster, or what one of its groups has of it."""
+    """What a placement is for: the cluster, or what one of its groups has of it; a node group for each kind of rank."""
     workload: Workload
     """What is trained there."""
     tables: Tables
@@ -133,7 +133,7 @@ class CostModel(ABC):
     """[W] seconds in which a batch comes to each rank's device beside the step before. The stage BATCH_COPY, the last
     one, is what the others do not hide of it. None without that stage."""
     kind_of_rank: Ints
-    """[W] index of the node group."""
+    """[W] index of the node group of `topology`."""
     node_of_rank: Ints
     """[W] what node-wide shardings take for a node: the host, unless the model says otherwise. Ascending; the ranks
     of a node are consecutive, and of one kind where node-wide shardings are options."""
@@ -155,6 +155,11 @@ class CostModel(ABC):
     ) -> None:
         self.topology, self.workload, self.reserve, self.exchange = topology, workload, reserve, exchange
         self.cluster, self.stated_workload = topology, workload
+
+    @property
+    def stated_topology(self) -> Topology:
+        """What a placement is for, with node groups as they are stated: those of `topology` may be parts of them."""
+        return self.cluster if self.replicas is None else self.topology
 
     @property
     def kind_count(self) -> int:

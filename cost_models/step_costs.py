@@ -39,6 +39,7 @@ from cost_models.stashing import stash_loads
 from cost_models.step_base import StepBase
 from cost_models.step_exchanges import EXCHANGE_OF, balanced_bytes, exchange_terms
 from cost_models.summed_loads import add_loads, no_loads, pieces
+from cost_models.switch_fill import by_switch_fill
 from cost_models.tables import Tables
 from cost_models.towers import has_towers
 from cost_models.workload.models import Workload
@@ -82,6 +83,8 @@ class StepCosts(CostsAtLines):
             if replicas.factor > 1:
                 replication = self._take_group(ReplicatedCluster(topology, replicas.alike(replicas.factor)))
             topology, workload = self.topology, self.workload
+        else:
+            topology = self.topology = by_switch_fill(topology)
         self._replication = replication
         self.tables = self.sent_tables = Tables.of(workload.uncompressed, topology.world_size)  # as base costs are
         self.loaded_bytes_per_sample = float(self.tables.loaded_bytes_per_sample.sum())
@@ -97,9 +100,9 @@ class StepCosts(CostsAtLines):
             sharded=sharded_bytes(topology, workload) if sharding_of(workload).is_sharded else None,
         )
         self.batching: Batching = self.peak.batching
-        self.update = DenseUpdate.of(self.cluster, self.stated_workload, self.kinds)
+        self.update = DenseUpdate.of(self.by_kinds, self.stated_workload, self.kinds)
         software = self.coefficients.software
-        self.batch_copy = BatchCopy.of(self.cluster, workload, self.kinds, self.batching, software, self.update)
+        self.batch_copy = BatchCopy.of(self.by_kinds, workload, self.kinds, self.batching, software, self.update)
         meets_rows = self.batch_copy.meets_rows(self.loaded_bytes_per_sample)
         self.copy_meets_rows = meets_rows if copy_meets_rows is None else copy_meets_rows
         self.schedule = Schedule(
@@ -156,6 +159,11 @@ class StepCosts(CostsAtLines):
                 for tier, amount in self.reserve.items()
             }
         return replication
+
+    @property
+    def by_kinds(self) -> Topology:
+        """All that steps are trained on, with a node group for each kind of rank."""
+        return self.topology if self.replicas is None else self.cluster
 
     @property
     def own_blocks(self) -> Blocks:

@@ -82,13 +82,13 @@ class Knob:
 
 def knobs_of(model: CostModel, policy: Policy, bytes_short: Floats) -> Iterator[Knob]:
     """Everything that may be turned, in the order in which it is told."""
-    now = PlanningInputs(model.topology, model.workload, policy)
+    now = PlanningInputs(model.stated_topology, model.workload, policy)
     held_in = {"hbm", *(HOME_OF_TIER[tier] for tier in policy.tiers), *(policy.optimizer_state or ())}
     yield from _tiers(now)
-    for index, group in enumerate(model.topology.nodes):
+    for index, group in enumerate(now.topology.nodes):
         yield from _nodes(now, index, group, bytes_short)
     for m, tier in enumerate(model.memories):
-        for index, group in enumerate(model.topology.nodes):
+        for index, group in enumerate(now.topology.nodes):
             if tier in held_in and group.memory(tier) is not None:
                 yield _memory(now, index, group, tier, float(bytes_short[m]))
                 if getattr(group.reserve, tier) > 0:

@@ -95,7 +95,7 @@ class Migration:
     @cached_property
     def rank_after(self) -> Ints:
         """[ranks before] the rank that each one is now; -1 where it is gone."""
-        return rank_after(self.topology_before, self.model.topology, self.lost_nodes)
+        return rank_after(self.topology_before, self.model.stated_topology, self.lost_nodes)
 
     @cached_property
     def table_before(self) -> Ints:

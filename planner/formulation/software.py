@@ -36,17 +36,23 @@ def priced_as_run(workload: Workload, policy: Policy) -> Workload:
     return workload.model_copy(update={"software": policy.runtime})
 
 
-def input_warnings(workload: Workload, policy: Policy, stepped_on: Topology | None) -> tuple[str, ...]:
+def input_warnings(
+    workload: Workload, policy: Policy, stepped_on: Topology | None, *, in_groups: bool | None = None
+) -> tuple[str, ...]:
     """What a reader must know of how the inputs of a plan go together; mostly nothing. `stepped_on` is the cluster
-    whose steps are timed; None of a rating, which has no links of its own."""
-    of_replicas = () if policy.replicas is None else policy.replicas.without_effect
-    of_links = () if stepped_on is None else (*unused_of_links(stepped_on, workload), *unlike_parts(stepped_on))
+    whose steps are timed; None of a rating, which has no links of its own. `in_groups`: whether ranks are in groups
+    with copies of the tables; unset, where the policy says so."""
+    of_replicas, of_links = () if policy.replicas is None else policy.replicas.without_effect, tuple[str, ...]()
+    if stepped_on is not None:
+        in_groups = policy.replicas is not None if in_groups is None else in_groups
+        of_links = (*unused_of_links(stepped_on, workload), *unlike_parts(stepped_on, in_groups=in_groups))
     return (*software_warnings(workload, policy), *of_replicas, *_of_dense(workload, policy), *of_links)
 
 
 def plan_warnings(model: CostModel, policy: Policy) -> tuple[str, ...]:
     """The same of the inputs of a plan by this cost model."""
-    return input_warnings(model.stated_workload, policy, model.cluster if model.quantity == "step" else None)
+    stepped_on = model.cluster if model.quantity == "step" else None
+    return input_warnings(model.stated_workload, policy, stepped_on, in_groups=model.replicas is not None)
 
 
 def _of_dense(workload: Workload, policy: Policy) -> Iterator[str]:

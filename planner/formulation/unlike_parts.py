@@ -1,22 +1,21 @@
 """Where a cluster's parts are so unlike that the estimate of exchanges between domains is far from what is simulated.
 
-What a rank receives is estimated as that of holders spread evenly over all ranks, and an oversubscribed switch as what
-is narrowest of its level for the ranks of a node group. Both hold where parts are alike (decision 82).
+What a rank receives is estimated as that of holders spread evenly over all ranks, and an oversubscribed switch, where a
+node group cannot be taken apart by what is under the switches above it, as what is narrowest of its level. Both hold
+where parts are alike (decision 82).
 """
 
 from collections.abc import Iterator
 
-import numpy as np
-
-from cost_models.uplinks import oversubscribed_levels
+from cost_models.switch_fill import by_switch_fill, unlike_fills
 from topologies.cluster import NodeGroup, Topology
-from topologies.fabric import Fabric
 
 SIMULATED = "the simulated step counts what each of them has"
 
 
-def unlike_parts(topology: Topology) -> Iterator[str]:
-    """What a reader must know of estimates on this cluster; mostly nothing."""
+def unlike_parts(topology: Topology, *, in_groups: bool = False) -> Iterator[str]:
+    """What a reader must know of estimates on this cluster; mostly nothing. `in_groups`: whether its ranks are in
+    groups with copies of the tables, whose costs do not tell switches apart."""
     if topology.is_one_domain:
         return
     if len({(group.domain_ranks, _card_bytes_per_s(group)) for group in topology.nodes}) > 1:
@@ -24,19 +23,12 @@ def unlike_parts(topology: Topology) -> Iterator[str]:
             "node groups have unlike cards or domains, and ranks are estimated to receive as if tables were spread"
             f" evenly over them; {SIMULATED}"
         )
-    fabric = Fabric(topology)
-    for level in oversubscribed_levels(topology):
-        nodes = np.bincount(fabric.switch_of_node[level])
-        of_groups = [
-            set(nodes[fabric.switch_of_node[level][fabric.group_of_node == number]].tolist())
-            for number in range(len(topology.nodes))
-        ]
-        if any(len(of_group) > 1 for of_group in of_groups):
-            name, sizes = topology.network.levels[level].name, " and ".join(map(str, sorted(set(nodes.tolist()))))
-            yield (
-                f"switches of level {name} have {sizes} nodes, and all uplinks are estimated by the busiest of a node"
-                f" group; {SIMULATED}; make the nodes under the smaller switch a node group of their own"
-            )
+    for level, nodes in unlike_fills(topology if in_groups else by_switch_fill(topology)):
+        name, sizes = topology.network.levels[level].name, " and ".join(map(str, nodes))
+        yield (
+            f"switches of level {name} have {sizes} nodes, and all uplinks are estimated by the busiest of a node"
+            f" group; {SIMULATED}; make the nodes under the smaller switch a node group of their own"
+        )
 
 
 def _card_bytes_per_s(group: NodeGroup) -> float:
