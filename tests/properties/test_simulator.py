@@ -81,7 +81,7 @@ def test_the_estimate_is_near_where_nothing_overlaps(clusters: tuple[Topology, .
 def test_latencies_of_phases_are_those_of_the_links(ranks: int) -> None:
     """HugeCTR's exchanges cross the domain first and the network then. In a domain of one rank nothing does, and where
     no latency inside was measured it is the link's there, not the network's once more: within 1 % of steps that are
-    mostly latency, which were 17 and 9 % shorter than estimated."""
+    mostly latency, which were played 17 and 23 % shorter than estimated."""
     cluster = topology(node_group("a", nodes=4, ranks=ranks, has_scale_up=False))
     dense = {"macs_per_sample": 1000, "parameters": 1000}
     tables: list[dict[str, object]] = [{"rows": 100, "dim": 4}]
