@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Literal
 
 from cost_models.workload.beside import NO_KERNELS, Beside, activated, crossed
-from cost_models.workload.checkpoints import is_checkpointed
+from cost_models.workload.checkpoints import Checkpointing, is_checkpointed
 from cost_models.workload.layer_graph import SizedLayer
 from cost_models.workload.layer_kinds import Product
 from cost_models.workload.models import Workload
@@ -113,18 +113,27 @@ def dense_parts(workload: Workload) -> dict[PartName, DenseSize]:
     if dense.macs_per_sample is not None:
         layers = LayerProduct(TOTALS_COLUMNS, TOTALS_COLUMNS, count=dense.macs_per_sample / TOTALS_COLUMNS**2)
         return {"top_mlp": DenseSize(dense.macs_per_sample, dense.parameters or 0, 0, (layers,))}
-    if not workload.layers:
-        return {}
+    return dict(_parts_of(workload.layers, dense.checkpointing)) if workload.layers else {}
+
+
+@lru_cache(maxsize=64)
+def _parts_of(layers: tuple[SizedLayer, ...], checkpointing: Checkpointing | None) -> dict[PartName, DenseSize]:
+    """Of some layers: asked for again and again, by each model of the same dense part under another strategy."""
     sizes: dict[PartName, DenseSize] = {"bottom_mlp": DenseSize(), "interaction": DenseSize(), "top_mlp": DenseSize()}
-    for size, part in zip(layer_sizes(workload), layer_parts(workload.layers), strict=True):
+    for size, part in zip(_sizes_of(layers, checkpointing), layer_parts(layers), strict=True):
         sizes[part] += size
     return sizes
 
 
 def layer_sizes(workload: Workload) -> tuple[DenseSize, ...]:
     """The size of each layer, with what checkpointing computes again of it."""
-    sizes = map(layer_size, workload.layers)
-    again = (is_checkpointed(workload.dense.checkpointing, layer.stated, layer.block) for layer in workload.layers)
+    return _sizes_of(workload.layers, workload.dense.checkpointing)
+
+
+@lru_cache(maxsize=64)
+def _sizes_of(layers: tuple[SizedLayer, ...], checkpointing: Checkpointing | None) -> tuple[DenseSize, ...]:
+    sizes = map(layer_size, layers)
+    again = (is_checkpointed(checkpointing, layer.stated, layer.block) for layer in layers)
     return tuple(
         replace(size, recomputed=size) if is_again else size for size, is_again in zip(sizes, again, strict=True)
     )

@@ -29,7 +29,16 @@ class Beside:
     turned_backward: float = 0.0
 
     def __add__(self, other: "Beside") -> "Beside":
-        return Beside(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
+        return Beside(
+            self.forward + other.forward,
+            self.backward + other.backward,
+            self.fused_forward + other.fused_forward,
+            self.fused_backward + other.fused_backward,
+            self.summed + other.summed,
+            self.summed_rows + other.summed_rows,
+            self.turned_forward + other.turned_forward,
+            self.turned_backward + other.turned_backward,
+        )
 
     def __mul__(self, count: float) -> "Beside":
         return Beside(*(getattr(self, each.name) * count for each in fields(self)))

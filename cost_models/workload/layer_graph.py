@@ -48,6 +48,10 @@ class SizedLayer:
     beside: Beside = NO_KERNELS
     """What kernels beside its products read and write."""
 
+    def __hash__(self) -> int:
+        """Of what tells layers of a model apart: sizes of models are looked up by all their layers."""
+        return hash((self.name, self.kind, self.inputs))
+
     @property
     def parameters(self) -> int:
         """Trained numbers."""
