@@ -43,8 +43,8 @@ LONGER_PASSES = 3
 TEMPERATURES = (1e-3, 1e-4, 1e-2)
 """Temperatures of passes, in turn."""
 HOT, FEW_TABLES = 3e-2, 3
-"""Temperature of all passes but the first, where ranks hold so many tables at most, mostly one large shard each: from one
-set of these to another one the way leads through several worse plans."""
+"""Temperature of all passes but the first, where ranks hold so many tables at most, mostly one large shard each: from
+one set of these to another one the way leads through several worse plans."""
 
 
 def may_ruin(problem: Problem) -> bool:
