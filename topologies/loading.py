@@ -7,6 +7,7 @@ from typing import Any
 
 from topologies.cluster import Topology
 from topologies.derivation import base_name, base_path, faults_of, is_derived, with_changes, with_keys
+from topologies.document_kinds import expect_kind
 from topologies.documents import Document, Origin, assign_everywhere, override, validate
 from topologies.errors import Fault, InputError
 from topologies.instances import Instances
@@ -48,7 +49,9 @@ def changed_topology(source: str | Path, changes: Sequence[tuple[str, Any, Origi
 def read_topology(source: str | Path) -> Document:
     """The document of a topology that is not yet checked, what it is based on merged in."""
     path = TOPOLOGIES.find(source)
-    return _derived(TOPOLOGIES.read(path), (path.resolve(),))
+    document = TOPOLOGIES.read(path)
+    expect_kind(document, "topology")
+    return _derived(document, (path.resolve(),))
 
 
 def validated(document: Document, *, nodes: int | None = None, overrides: Sequence[str] = ()) -> Topology:

@@ -11,6 +11,7 @@ from cost_models.workload.models import Workload
 from cost_models.workload.profiles import YAML, collect_profiles, duplicate_names, profiles_of
 from cost_models.workload.synthetic import PREFIX, synthetic_workload
 from topologies.derivation import base_name, base_path, is_derived, with_changes, with_keys
+from topologies.document_kinds import expect_kind
 from topologies.documents import STDIN, Document, Origin, assign_everywhere, override, read_yaml, validate
 from topologies.errors import Fault, InputError
 from topologies.messages import did_you_mean
@@ -124,6 +125,7 @@ def _open_file(path: Path, chain: tuple[Path, ...]) -> _Draft:
     if path != STDIN and path.suffix.lower() not in YAML:
         return _bare(path.stem, *collect_profiles(path))
     document = read_yaml(path)
+    expect_kind(document, "workload")
     faults = [*_flatten_software(document), *enter_affinities(document)]
     if faults:
         raise InputError(faults)

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from topologies.cluster import Name, NodeGroup, Topology
+from topologies.document_kinds import expect_kind
 from topologies.documents import Record, did_you_mean, read_yaml, validate
 from topologies.errors import InputError
 from topologies.shelf import Shelf
@@ -190,6 +191,7 @@ def load_prices(source: str | Path) -> PriceSheet:
     """
     name, choices = (source, {}) if is_file(source) else _with_choices(str(source))
     document = read_yaml(PRICE_SHEETS.find(name))
+    expect_kind(document, "price sheet")
     if isinstance(document.data, dict):
         document = replace(document, data={**document.data, **choices})
     return validate(document, PriceSheet)

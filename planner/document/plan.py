@@ -25,7 +25,8 @@ from planner.document.robustness import Robustness
 from planner.document.shards import Shards, TierBytes
 from planner.document.versions import SCHEMA_VERSION, in_present_version
 from planner.problem.goals import GoalName
-from topologies.documents import Document, Record, validate
+from topologies.document_kinds import expect_kind
+from topologies.documents import Document, Record, read_yaml, validate
 from topologies.errors import InputError
 
 Status = Literal["optimal", "feasible", "infeasible", "timeout"]
@@ -319,6 +320,8 @@ def write_plan(plan: Plan, path: str | Path) -> None:
 def read_plan(path: str | Path) -> Plan:
     """Read a plan document. Raises InputError for anything that is not one."""
     source, other = str(path), 'is not a plan document (no "kind": "plan")'
+    if Path(path).suffix.lower() in (".yaml", ".yml"):
+        expect_kind(read_yaml(Path(path)), "plan")
     data = read_json(path, other)
     with faults_located(path):
         if data.get("kind") != "plan":

@@ -41,6 +41,7 @@ from planner.formulation.runtimes import RUNTIMES, Runtime
 from planner.formulation.stash_words import StashWays
 from planner.formulation.variant_words import VariantChoice
 from topologies.cluster import LATER, Topology
+from topologies.document_kinds import expect_kind
 from topologies.documents import Document, Record, read_yaml, validate, with_fields
 from topologies.errors import ConflictError, InputError, shown
 from topologies.shelf import what_is_missing
@@ -294,6 +295,7 @@ def policy_document(source: Policy | str | Path | None) -> Document:
     if not (is_file(path) or is_pipe(path)):
         raise InputError.at(str(source), what_is_missing(str(source), "a policy", ()))
     document = read_yaml(path)
+    expect_kind(document, "policy")
     read_losses(document)
     return document
 

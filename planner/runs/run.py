@@ -7,6 +7,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from cost_models.workload import spellings
 from planner.studies.study import Name, Source, Values
+from topologies.document_kinds import expect_kind
 from topologies.documents import Document, Record, read_yaml, validate
 from topologies.errors import ConflictError, shown
 from topologies.shelf import Shelf
@@ -225,4 +226,5 @@ class Run(Record):
 def read_run(source: str | Path) -> tuple[Run, Document]:
     """A run by path or catalog name, and where each of its keys stood. Raises InputError with every fault."""
     document = read_yaml(RUNS.find(source))
+    expect_kind(document, "run")
     return validate(document, Run), document

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, Self, get_args
 from pydantic import BeforeValidator, Field, model_validator
 
 from planner.planning.integer_solution import Solver
+from topologies.document_kinds import expect_kind
 from topologies.documents import Document, Record, read_yaml, validate
 from topologies.errors import InputError, shown
 from topologies.shelf import Shelf
@@ -215,6 +216,7 @@ class Study(Record):
 def read_study(source: str | Path) -> tuple[Study, Document]:
     """A study by path or catalog name, and where each of its keys stood. Raises InputError with every fault."""
     document = read_yaml(STUDIES.find(source))
+    expect_kind(document, "study")
     if isinstance(document.data, dict) and "stages" in document.data:
         message = f"are those of a training run, not of a study; planner run {source} reads this file, its axes, too"
         raise InputError([document.fault(("stages",), message)])
