@@ -114,7 +114,16 @@ def parse_fraction(value: object) -> float:
     except ValueError:
         raise refusal from None
     if not 0 <= share <= 1:
-        raise ValueError(f"{shown(value)} is not between 0 and 100%")
+        remedy = f"; write {text}%" if 1 < share <= 100 and not text.endswith("%") else ""
+        raise ValueError(f"{shown(value)} is not between 0 and 100%{remedy}")
+    return share
+
+
+def parse_tolerance(value: object) -> float:
+    """A share that may be given up: `parse_fraction`, but refuses a bare 1, which may mean 1% or all of it."""
+    share = parse_fraction(value)
+    if share == 1 and not isinstance(value, float) and not str(value).strip().endswith("%"):
+        raise ValueError(f"{shown(value)} may mean 1% or 100%; write one of these")
     return share
 
 

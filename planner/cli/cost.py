@@ -91,7 +91,7 @@ def cost(
     from planner.oracle.changes import read_changes
 
     sheet = None if prices is None else load_prices(prices)
-    tries = Tries(1 if effort is None else effort, 0.0 if gap is None else values.share("--gap", gap), seed or 0)
+    tries = Tries(1 if effort is None else effort, 0.0 if gap is None else values.tolerance("--gap", gap), seed or 0)
     streams.doing("reading the inputs")
     base = _planned(topology, workload, policy, outputs, tries) if plan is None else plan
     oracle = Oracle(base, sheet)

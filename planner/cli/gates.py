@@ -46,7 +46,7 @@ def limits(
         "max_step": None if max_step is None else values.seconds("--max-step", max_step),
         "max_hbm": None if max_hbm is None else values.share("--max-hbm", max_hbm),
         "max_imbalance": None if max_imbalance is None else values.ratio("--max-imbalance", max_imbalance),
-        "max_gap": None if max_gap is None else values.share("--max-gap", max_gap),
+        "max_gap": None if max_gap is None else values.tolerance("--max-gap", max_gap),
     }
     from planner.verification.gates import Limits
     from planner.verification.loading import load_plan

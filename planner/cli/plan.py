@@ -88,7 +88,7 @@ class SearchFlags:
         return {
             "time_limit_s": None if self.time_limit is None else values.seconds("--time-limit", self.time_limit),
             "effort": self.effort,
-            "gap": values.share("--gap", self.gap),
+            "gap": values.tolerance("--gap", self.gap),
             "seed": self.seed,
             "solver": values.solver(self.solver),
         }

@@ -108,7 +108,7 @@ def size(
     rules = PolicyFlags(
         policy, tiers=tiers, shardings=shardings, runtime=runtime, exchange=exchange, reserve=reserve
     ).document()
-    wanted_gap, chosen_solver = values.share("--gap", gap), values.solver(solver)
+    wanted_gap, chosen_solver = values.tolerance("--gap", gap), values.solver(solver)
     streams.doing("reading the inputs")
     cases = _cases(topology, workload, try_ or (), group=group, global_batch=global_batch, overrides=set_ or ())
 

@@ -88,6 +88,16 @@ def share(flag: str, text: str) -> float:
         raise typer.BadParameter(str(error), param_hint=flag) from None
 
 
+def tolerance(flag: str, text: str) -> float:
+    """The share that a flag lets go (`1%`, `0.01`); a bare 1 is refused."""
+    from topologies.units import parse_tolerance
+
+    try:
+        return parse_tolerance(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint=flag) from None
+
+
 def ratio(flag: str, text: str) -> float:
     """The ratio of at least 1 that a flag gives (`1.1`, `110%`)."""
     try:

@@ -7,7 +7,7 @@ from pydantic import AfterValidator, BeforeValidator, PlainSerializer, WithJsonS
 from planner.problem.goals import Goal, GoalName
 from topologies.errors import shown
 from topologies.messages import did_you_mean
-from topologies.units import parse_fraction
+from topologies.units import parse_tolerance
 
 GOALS: tuple[GoalName, ...] = get_args(GoalName)
 
@@ -22,7 +22,7 @@ def _parse(value: object) -> Goal:
     ((name, share),) = pairs
     if name not in GOALS:
         raise ValueError(f"{shown(name)} is no goal{did_you_mean(str(name), GOALS)}; goals are {', '.join(GOALS)}")
-    return Goal(name, None if share is None else parse_fraction(share))
+    return Goal(name, None if share is None else parse_tolerance(share))
 
 
 def _write(goal: Goal) -> object:

@@ -21,6 +21,7 @@ from topologies.units import (
     format_seconds,
     parse_fraction,
     parse_quantity,
+    parse_tolerance,
 )
 
 
@@ -154,3 +155,20 @@ def test_what_is_in_the_unit_already_needs_no_library(number: float) -> None:
 def test_usual_times_are_those_of_the_library(number: float, name: str) -> None:
     """To the last bit."""
     assert parse_quantity(f"{number!r} {name}", "second", "2us") == _converted("", number, name, "second", "2us")
+
+
+@pytest.mark.parametrize(("value", "share"), [("1%", 0.01), ("100%", 1.0), (1.0, 1.0), ("0.5", 0.5), (0, 0.0)])
+def test_tolerances_are_shares(value, share):
+    """A float is what documents of ours write."""
+    assert parse_tolerance(value) == pytest.approx(share)
+
+
+@pytest.mark.parametrize("value", ["1", 1, "1.0"])
+def test_a_bare_one_is_no_tolerance(value):
+    with pytest.raises(ValueError, match="may mean 1% or 100%"):
+        parse_tolerance(value)
+
+
+def test_a_number_of_percent_is_told_to_say_so():
+    with pytest.raises(ValueError, match="'90' is not between 0 and 100%; write 90%"):
+        parse_fraction("90")
