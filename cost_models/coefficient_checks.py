@@ -13,13 +13,15 @@ def warnings(topology: Topology, document: Document) -> list[Fault]:
     """A warning for each device and kind of link that is not known, with the nearest one that is."""
     devices = names_of_files("devices")
     links = [name for name in names_of_files("links") if not name.startswith("default")]
-    known = {"device": [name for name in devices if name != "default"], "kind": links}
+    known = {"device": {name for name in devices if name != "default"}, "kind": set(links)}
     faults = []
     for path, name in _names(topology):
         what = str(path[-1])
-        if name in known[what] or (what == "device" and name in _other_devices()):
+        others = _other_devices() if what == "device" and name not in known[what] else set()
+        if name in known[what] | others:
             continue
-        hint = did_you_mean(name, known[what])
+        hint = did_you_mean(name, known[what] | others)
+        hint = hint if hint.startswith("; did") else did_you_mean(name, known[what])
         words = "device" if what == "device" else "kind of link"
         message = f"the {words} {name!r} has no coefficients of its own, so its costs are its data sheet's and defaults"
         faults.append(document.fault(path, f"{message}{hint}"))

@@ -201,7 +201,7 @@ def _read_parquet(path: Path, required: Sequence[str]) -> Document:
 
 
 def _columns(
-    header: Iterable[str],
+    header: Sequence[str],
     source: str,
     positions: Sequence[Position],
     required: Sequence[str],
@@ -214,12 +214,14 @@ def _columns(
     faults: list[Fault] = []
     columns: list[str] = []
     own_names = {other: own for own, others in known.items() for other in (own, *others)}
+    missing = {own for own in required if own not in {own_names.get(word.strip()) for word in header}}
     for (line, column), spelled in zip(positions, map(str.strip, header), strict=True):
         own = own_names.get(spelled, spelled)
         if not spelled:
             faults.append(Fault(source, line, column, "", "a column has no name (an index?); leave it out"))
         elif own not in known:
-            hint = did_you_mean(spelled, list(own_names))
+            hint = did_you_mean(spelled, missing)
+            hint = hint if hint.startswith("; did") else did_you_mean(spelled, list(own_names))
             faults.append(Fault(source, line, column, spelled, f"unknown column{hint}"))
         elif own in columns:
             faults.append(Fault(source, line, column, spelled, f"{own} is given twice; keep one column"))

@@ -25,6 +25,7 @@ def said(tmp_path, old: str, new: str) -> list[str]:
             "accelerators.device",
             "known here: A100-SXM4-40GB, A100-SXM4-80GB, B200",
         ),
+        ("A100-SXM4-80GB", "H200-SXM5-141GB", "accelerators.device", "did you mean 'H200-SXM-141GB'?"),
         ("kind: nvlink3", "kind: nvlnk3", "links.scale_up.kind", "did you mean 'nvlink3'?"),
         ("kind: infiniband", "kind: infinband", "links.scale_out.kind", "did you mean 'infiniband'?"),
     ],

@@ -208,6 +208,12 @@ def test_bad_values_are_said_all_at_once_with_line_and_column(tmp_path: Path) ->
     ]
 
 
+def test_an_unknown_column_is_taken_for_one_that_is_missing(tmp_path: Path) -> None:
+    """`pooling` is nearer to `poolings`, but what the file lacks is `pooling_factor`."""
+    said = faults_of(tmp_path / "t.csv", "name,rows,dim,pooling\na,1,4,1\n")
+    assert any("pooling: unknown column; did you mean 'pooling_factor'?" in line for line in said)
+
+
 def test_wrong_columns_are_said_once(tmp_path: Path) -> None:
     text = "name,rowz,dim,pooling_factor,embedding_dim,\n" + "a,1,4,1,4,0\n" * 50
     said = faults_of(tmp_path / "t.csv", text)
