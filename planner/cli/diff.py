@@ -39,6 +39,7 @@ def diff(
       planner diff old.json new.json --format markdown > comment.md
     """
     from planner.document.plan_differences import plan_difference
+    from planner.document.table_differences import COLUMNS
     from planner.reports import difference as report
     from planner.verification.loading import load_plan
 
@@ -48,7 +49,7 @@ def diff(
     if output_format is Format.JSON:
         streams.write_json(report.as_document(difference, str(before), str(after)))
     elif output_format is Format.CSV:
-        streams.write_records(difference.tables, output_format)
+        streams.write_records(difference.tables, output_format, columns=COLUMNS)
     elif output_format is Format.MARKDOWN:
         console = streams.console(output=output_format)
         console.print("\n\n".join(talk))

@@ -218,12 +218,12 @@ def _json_escape(match: re.Match[str]) -> str:
     return character if printable(character) == character else json.dumps(character)[1:-1]
 
 
-def write_csv(records: Sequence[Record]) -> None:
-    """Print records as CSV with a header line; None is an empty field."""
+def write_csv(records: Sequence[Record], columns: Sequence[str] = ()) -> None:
+    """Print records as CSV with a header line, of no records with that of `columns`; None is an empty field."""
     from planner.document import spreadsheets
 
     activity.hide()
-    print(spreadsheets.of_records(records), end="")
+    print(spreadsheets.of_records(records, columns), end="")
 
 
 def write_frame(frame: "pd.DataFrame") -> None:
@@ -235,16 +235,21 @@ def write_frame(frame: "pd.DataFrame") -> None:
 
 
 def write_records(
-    records: Sequence[Record], output: Format, *, formats: Mapping[str, Callable[[float], str]] | None = None
+    records: Sequence[Record],
+    output: Format,
+    *,
+    formats: Mapping[str, Callable[[float], str]] | None = None,
+    columns: Sequence[str] = (),
 ) -> None:
     """Print records of one shape as `output` says.
 
-    A table shows numbers through `formats` (by field name), and None as "unknown".
+    A table shows numbers through `formats` (by field name), and None as "unknown". `columns` are the header of CSV
+    where there are no records, so that every reader can open it.
     """
     if output is Format.JSON:
         write_json([dict(record) for record in records])
     elif output is Format.CSV:
-        write_csv(records)
+        write_csv(records, columns)
     elif records:
         _write_table(records, formats or {}, output)
 

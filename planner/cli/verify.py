@@ -85,7 +85,8 @@ def verify(
         fields = [unchecked_field._asdict() for unchecked_field in stated]
         streams.write_json({"kind": "verification", "violations": violations, "unchecked": fields})
     else:
-        streams.write_records([{"violation": text} for text in violations], output_format)
+        records: list[streams.Record] = [{"violation": text} for text in violations]
+        streams.write_records(records, output_format, columns=("violation",))
     if violations:
         streams.say(f"{plan}: {counted(len(violations), 'violation')}")
         raise typer.Exit(ExitCode.GATE_FAILED)
@@ -128,6 +129,17 @@ def other_input(kind: str, planned: "Record", given: "Record") -> list[str]:
 
     differing = differences(planned.model_dump(mode="json"), given.model_dump(mode="json"))
     return [
-        f"made for another {kind}: {path or 'all of it'} was {was!r} and is {now!r}"
+        f"made for another {kind}: {path or 'all of it'} was {_in_words(was)} and is {_in_words(now)}"
         for path, was, now in itertools.islice(differing, SHOWN_DIFFERENCES)
     ]
+
+
+def _in_words(value: object) -> str:
+    """A value of a document; what it leaves unset is left out."""
+    return "unset" if value is None else repr(_without_unset(value))
+
+
+def _without_unset(value: object) -> object:
+    if isinstance(value, dict):
+        return {key: _without_unset(each) for key, each in value.items() if each is not None}
+    return [_without_unset(each) for each in value] if isinstance(value, list) else value

@@ -25,13 +25,14 @@ def cell(value: object) -> object:
     return f"'{text}" if value.startswith(FORMULAS) else text
 
 
-def of_records(records: Sequence[Mapping[str, object]]) -> str:
-    """Records of one shape with a header line; None is an empty cell, no records are no line at all."""
-    if not records:
+def of_records(records: Sequence[Mapping[str, object]], columns: Sequence[str] = ()) -> str:
+    """Records of one shape with a header line; None is an empty cell. No records are the header `columns` alone, or no
+    line at all."""
+    if not records and not columns:
         return ""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([cell(name) for name in records[0]])
+    writer.writerow([cell(name) for name in (records[0] if records else columns)])
     writer.writerows([cell(value) for value in record.values()] for record in records)
     return text.getvalue()
 

@@ -14,6 +14,9 @@ from planner.document.traffic import moved_bytes_of_tables
 from topologies.errors import InputError
 from topologies.sentences import counted
 
+COLUMNS = ("table", "before", "after", "moved_bytes")
+"""The keys of each of them."""
+
 TableDifference = dict[str, str | int | None]
 """The table, how it was held and is, and the bytes that move."""
 

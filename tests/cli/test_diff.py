@@ -64,6 +64,7 @@ def test_markdown_lists_the_tables_that_move_most(run, starter, tmp_path, monkey
     page = run("diff", *pair, "--format", "markdown").stdout
     rows = list(csv.DictReader(io.StringIO(run("diff", *pair, "--format", "csv").stdout)))
     assert len(rows) == 60
+    assert run("diff", pair[0], pair[0], "--format", "csv").stdout == ",".join(rows[0]) + "\n"
     assert page.count("| table_wise in hbm") == 50
     assert "10 more tables move less" in page
     least = sorted(rows, key=lambda row: int(row["moved_bytes"]))[0]["table"]

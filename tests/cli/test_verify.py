@@ -6,6 +6,7 @@ import pytest
 
 from planner.cli.verify import SHOWN_DIFFERENCES, other_input
 from planner.document.differences import differences
+from planner.formulation.policy import Policy
 from topologies.cluster import NodeGroup
 
 GROUP = {
@@ -95,7 +96,7 @@ def test_another_policy_is_named_by_its_first_fields(run, files):
     """A flag left out, another one, or no file: exit 6, and in which fields they differ."""
     path, words, rules = files
     for given, said in (
-        (rules[:2], "made for another policy: max_shards was 4 and is None"),
+        (rules[:2], "made for another policy: max_shards was 4 and is unset"),
         ([*rules, "--runtime", "hugectr"], "made for another policy: runtime was"),
         (["--max-shards", "4"], "made for another policy: "),
     ):
@@ -146,3 +147,16 @@ def test_a_plan_under_a_runtime_is_that_of_its_workload(run, tmp_path):
     result = run("verify", path, *inputs, "--set", "workload.software=torchrec")
     assert result.exit_code == 6
     assert "made for another workload: software was 'hugectr' and is 'torchrec'" in result.stdout
+
+
+def test_csv_of_a_sound_plan_is_a_header_alone(run, plan_file):
+    """So that what reads the table finds its column, with no row in it."""
+    result = run("verify", plan_file, "--format", "csv")
+    assert (result.exit_code, result.stdout) == (0, "violation\n")
+
+
+def test_what_another_policy_leaves_unset_is_not_listed():
+    """A rule that the plan does not know is shown by what it says, not by all that it might say."""
+    given = Policy.model_validate({"tables": [{"match": "user_id", "max_shards": 2}]})
+    (said,) = other_input("policy", Policy(), given)
+    assert said == "made for another policy: tables.0 was unset and is {'max_shards': 2, 'match': ['user_id']}"
