@@ -146,6 +146,7 @@ def _explain_rank(explainer: "Explainer", rank: int, output_format: Format) -> N
     count = len(explainer.model.kind_of_rank)
     if not 0 <= rank < count:
         there = f"ranks 0 to {count - 1}" if count > 1 else "rank 0 only"
+        there += "" if explainer.model.replicas is None else " in each of its groups"
         raise typer.BadParameter(f"the plan has no rank {rank}: it has {there}", param_hint="--rank")
     reasons = explainer.rank(rank)
     if output_format is Format.JSON:

@@ -123,7 +123,8 @@ def _write(exported: Exported, kind: str, output: Path | None, companion: Path |
         streams.write_json(exported.document)
     elif exported.document is not None and output is not None:
         write_file(output, f"{json.dumps(exported.document, indent=1)}\n".encode())
-        streams.say(f"{output}: {counted(exported.tables, 'table')} for {kind}")
+        what = counted(exported.tables, "table") if exported.tables else "the dense part"
+        streams.say(f"{output}: {what} for {kind}")
     if companion is not None:
         write_file(companion, exported.companion.encode())
         streams.say(f"{companion}: {FORMATS[kind].companion_use}")

@@ -65,7 +65,8 @@ class Migration:
                     0,
                     "tables",
                     f"none is a table of workload {self.model.workload.name!r} by name and dim (it has {old!r}, the"
-                    f" workload {new!r}); plan without --from",
+                    f" workload {new!r}); planner compare sets plans of different models side by side,"
+                    " and planner plan without --from begins anew",
                 )
             )
         was, now = groups_in_words(planned_replicas(self.old)), groups_in_words(self.model.replicas)

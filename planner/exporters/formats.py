@@ -46,6 +46,7 @@ class Exported:
     document: Mapping[str, Any] | None
     """What is to be written as JSON; None where the files are in the folder already."""
     tables: int
+    """How many tables it places; 0 where it is about the dense part alone."""
     notes: tuple[str, ...] = ()
     """Sentences about the whole export, said before it is written."""
     companion: str = ""

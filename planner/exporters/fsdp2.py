@@ -78,7 +78,7 @@ def export(request: ExportRequest) -> Exported:
     if loose := [block for block in again if block not in modules]:
         words = "functions without parameters, so without a module here; wrap what calls them"
         notes += (f"The step assumes torch.utils.checkpoint around {', '.join(loose)}: {words}",)
-    return Exported(document, len(request.plan.tables), notes)
+    return Exported(document, 0, notes)
 
 
 def _unit_notes(workload: Workload, layers: Sequence[HeldLayer]) -> tuple[str, ...]:

@@ -30,6 +30,7 @@ from planner.exporters.torchrec_groups import (
 )
 from planner.exporters.torchrec_qcomms import qcomms, qcomms_notes
 from topologies.errors import Fault, InputError
+from topologies.sentences import every
 
 VERSION = "1.8.0"
 """The TorchRec whose objects are made of these files, and whose runtime was tried."""
@@ -133,9 +134,9 @@ def _groups_notes(plan: Plan) -> tuple[str, ...]:
         notes.append("Types of modules with more copies have plans of their own, in submodule_configs")
     if groups["sync_every"] is not None:
         state = groups["state_every"]
-        with_state = "never" if state is None else f"every {state:,} steps"
+        with_state = "never" if state is None else every(state, "step")
         notes.append(
-            f"A trainer calls sync() every {groups['sync_every']:,} steps, with include_optimizer_state {with_state}"
+            f"A trainer calls sync() {every(groups['sync_every'], 'step')}, with include_optimizer_state {with_state}"
         )
     return tuple(notes)
 

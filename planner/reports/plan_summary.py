@@ -365,7 +365,9 @@ def _render_infeasible(reason: Infeasibility, console: "Console") -> None:
     console.print(f"There is no plan: {reason.summary}.")
     console.print()
     if any(tier.short_bytes is not None for tier in reason.tiers):
-        table = TextGrid(("memory", "left"), ("usable in all", "right"), ("shortfall, if only it grows", "right"))
+        table = TextGrid(
+            ("memory", "left"), ("usable in all", "right"), ("short by at least, if only it grows", "right")
+        )
         for tier in reason.tiers:
             short = "no amount suffices" if tier.short_bytes is None else format_bytes(tier.short_bytes)
             table.add_row(tier.tier, format_bytes(tier.capacity_bytes), short)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from topologies.sentences import counted
+from topologies.sentences import counted, every
 
 
 @pytest.mark.parametrize(
@@ -11,3 +11,8 @@ from topologies.sentences import counted
 def test_one_thing_is_no_several(number, said):
     """Zero and many have the plural, thousands a comma."""
     assert counted(number, "table") == said
+
+
+@pytest.mark.parametrize(("number", "said"), [(1, "every step"), (2, "every 2 steps"), (2000, "every 2,000 steps")])
+def test_every_one_has_no_number(number, said):
+    assert every(number, "step") == said
