@@ -15,6 +15,7 @@ from cost_models.shards import (
 from planner.document.plan import TablePlan
 from planner.document.shards import Shards
 from planner.formulation.option_space import COLUMN_UNIT
+from planner.formulation.rank_words import rank_ranges
 
 
 def coverage_fault(
@@ -55,7 +56,10 @@ def coverage_fault(
     for _, _, index in blocks:
         ranks = np.flatnonzero(site_of_rank == site_of_rank[shards.rank[index[0]]])
         if not np.array_equal(shards.rank[index], ranks):
-            return f"{table.sharding} needs one shard on each of its ranks, in their order"
+            where = (
+                f"ranks {rank_ranges(ranks.tolist())} here, and they are on {rank_ranges(shards.rank[index].tolist())}"
+            )
+            return f"{table.sharding} needs one shard on each of its ranks, in their order: {where}"
         held = block_rows(np.array(rows), len(ranks) // copies, np.arange(len(ranks) // copies))
         in_turn = np.tile if apart else np.repeat
         rank_rows, start = in_turn(held, copies), in_turn(np.cumsum(held) - held, copies)

@@ -319,7 +319,11 @@ def _one_error_bar_less(document: Document) -> None:
         ("row_wise", _twice_on_one_rank, "t0: row_wise needs one shard on each"),
         ("data_parallel", _drop_a_shard, "t0: data_parallel needs one shard on each of its ranks"),
         ("data_parallel", _fewer_rows, "t0: its row blocks are not those of data_parallel"),
-        ("table_row_wise", _drop_a_shard, "t0: table_row_wise needs one shard on each of its ranks"),
+        (
+            "table_row_wise",
+            _drop_a_shard,
+            "t0: table_row_wise needs one shard on each of its ranks, in their order: ",
+        ),
         ("table_row_wise", _across_nodes, "t0: table_row_wise needs one shard on each of its ranks"),
         ("table_row_wise", _uneven_rows, "t0: its row blocks are not those of table_row_wise"),
         ("grid_shard", _drop_a_shard, "t0: grid_shard needs one shard on each of its ranks"),
