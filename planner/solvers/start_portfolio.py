@@ -42,8 +42,10 @@ class StartPortfolio:
         self.tight = tight_tiers(fluid, relaxed)
         """[M] memory tiers that are full, or nearly so."""
         self.is_scarce = bool(self.tight.any())
-        self._avoids_single_ranks = self.most_starts == 1 and not fluid.problem.is_on_rank[relaxed.choices].any()
-        """Whether blocks of single ranks are left out at first, as the relaxation has none."""
+        self._bars_single_ranks = self.most_starts == 1 and not fluid.problem.is_on_rank[relaxed.choices].any()
+        """Whether the choices of starts shall have no block on single ranks, as the relaxation has none."""
+        self._avoids_single_ranks = False
+        """Whether such blocks are left out, as choices had some."""
 
     @cached_property
     def allowed(self) -> list[tuple[PoolCaps, Bools]]:
@@ -77,7 +79,7 @@ class StartPortfolio:
         """
         starts = self._descending(min(PATIENCE, self.most_starts))
         if not starts:
-            self._avoids_single_ranks = False
+            self._bars_single_ranks = self._avoids_single_ranks = False
             starts = self._descending(None)
         if starts and self.most_starts == 1 and not self._incumbent.is_done():
             starts += self._wide()
@@ -137,9 +139,7 @@ class StartPortfolio:
             if of_pool not in best_of and len(best_of) > 1 and _is_worse(list(best_of.values())):
                 break
             left = max(left - 1, 0)
-            if self._avoids_single_ranks:
-                usable = without_single_ranks(self._fluid.problem, usable)
-            rounded = choose(self._fluid, usable, headroom, is_thorough=is_thorough)
+            rounded = self._chosen(usable, headroom, is_thorough=is_thorough)
             same = b"" if rounded is None else rounded[1].tobytes()
             is_new = same not in started
             if is_new:
@@ -152,6 +152,18 @@ class StartPortfolio:
             if self._incumbent.is_done():
                 break
         return starts, left
+
+    def _chosen(self, usable: Bools, headroom: float, *, is_thorough: bool) -> tuple[FluidSolution, Ints] | None:
+        """Return what `choose` does; once that has blocks on single ranks that are barred, without them."""
+        problem = self._fluid.problem
+        if self._bars_single_ranks and not self._avoids_single_ranks:
+            rounded = choose(self._fluid, usable, headroom, is_thorough=is_thorough, barred=problem.is_on_rank)
+            if rounded is not None:
+                return rounded
+            self._avoids_single_ranks = True
+        if self._avoids_single_ranks:
+            usable = without_single_ranks(problem, usable)
+        return choose(self._fluid, usable, headroom, is_thorough=is_thorough)
 
 
 def _widest_first(allowed: list[tuple[PoolCaps, Bools]]) -> list[tuple[PoolCaps, Bools]]:

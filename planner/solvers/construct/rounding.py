@@ -30,13 +30,13 @@ FILL_WORTH = 0.005
 
 
 def choose(
-    fluid: Fluid, usable: Bools, headroom: float, *, is_thorough: bool = True
+    fluid: Fluid, usable: Bools, headroom: float, *, is_thorough: bool = True, barred: Bools | None = None
 ) -> tuple[FluidSolution, Ints] | None:
     """Return the fluid optimum over the `usable` blocks [B] within so much of the memory, and its options made whole.
 
     Where these take more than there is, as large tables fill what the optimum gave to their parts, some change their
     options; then, where that is to be `is_thorough`, the largest are settled one after the other and the others
-    chosen anew. None where nothing fits.
+    chosen anew. None where nothing fits, or the optimum or what is made of it has a block that is `barred` [B].
     """
     if shortage(fluid, usable, headroom) is not None:
         return None
@@ -45,6 +45,8 @@ def choose(
     solves = SOLVES if is_thorough else 1
     for number in range(solves):
         relaxed = solve_relaxation(fluid, usable=usable, headroom=headroom, tolerance=1e-4)
+        if barred is not None and barred[relaxed.choices].any():
+            return None
         choices = fill(fluid, relaxed, round_choices(fluid, relaxed), usable, headroom)
         if _over(fluid, relaxed, choices) > OVER:
             choices = repair_choices(fluid, relaxed, choices, usable, headroom)
@@ -57,7 +59,7 @@ def choose(
         if settled is None:
             break
         usable = settled
-    return best
+    return None if best is not None and barred is not None and barred[best[1]].any() else best
 
 
 def repair_choices(fluid: Fluid, solution: FluidSolution, choices: Ints, usable: Bools, headroom: float) -> Ints:

@@ -85,23 +85,26 @@ def test_single_starts_are_off_single_ranks_as_the_relaxation_is(monkeypatch: py
     chosen: list[bool] = []
     real = start_portfolio.choose
 
-    def seen(fluid: Fluid, usable: Bools, headroom: float, **rest: bool) -> object:
-        of = fluid.problem.table_of_block
-        elsewhere = np.bincount(of[usable & ~fluid.problem.is_on_rank], minlength=fluid.problem.tables) > 0
-        chosen.append(bool((usable & fluid.problem.is_on_rank & elsewhere[of]).any()))
-        return real(fluid, usable, headroom, **rest)
+    def seen(fluid: Fluid, usable: Bools, headroom: float, *, is_thorough: bool, barred: Bools | None = None) -> object:
+        found = real(fluid, usable, headroom, is_thorough=is_thorough, barred=barred)
+        of, on_rank = fluid.problem.table_of_block, fluid.problem.is_on_rank
+        elsewhere = np.bincount(of[usable & ~on_rank], minlength=fluid.problem.tables) > 0
+        chosen.append(found is not None and bool((on_rank[found[1]] & elsewhere).any()))
+        return found
 
     monkeypatch.setattr(start_portfolio, "choose", seen)
-    avoided = 0
+    free = barred = 0
     for problem, _ in solvable_problems():
         fluid = Fluid(problem)
         relaxed = relaxed_optimum(fluid)
         chosen.clear()
-        starts = StartPortfolio(
-            fluid, relaxed, Incumbent(bound_of(relaxed), SearchLimits(gap=0.0), lambda *_: None)
-        ).starts()
-        if not problem.is_on_rank[relaxed.choices].any():
-            avoided += 1
+        incumbent = Incumbent(bound_of(relaxed), SearchLimits(gap=0.0), lambda *_: None)
+        starts = StartPortfolio(fluid, relaxed, incumbent).starts()
+        if problem.is_on_rank[relaxed.choices].any():
+            free += any(chosen)
+        else:
+            barred += 1
             assert not chosen[0]
             assert starts or any(chosen)
-    assert avoided
+    assert free
+    assert barred
