@@ -121,8 +121,6 @@ class EvenTables:
         for term, of_term in exchange_split(self.schedule)(stage, loads, self.blocks, kind).items():
             for resource, load in of_term.items():
                 for column, factor in self.schedule.targets(term, resource, number):
-                    if self.schedule.columns[column].resource.is_mean:  # no more than each of evenly spread tables
-                        continue
                     yield self.schedule.columns[column].resource, load, factor
 
     def carrier(self, stage: str, resource: Resource) -> Resource:

@@ -9,11 +9,11 @@ from cost_models.groups import all_reduce, all_to_all, reduce_scatter
 from cost_models.kinds import RankKind
 from cost_models.loads import BlockLoad, Loads
 from cost_models.memory import Batching
-from cost_models.resources import ARRIVALS_IN, ARRIVALS_OUT, LINK_IN, LINK_OUT, NIC_IN, NIC_OUT, Resource
+from cost_models.resources import LINK_IN, LINK_OUT, NIC_IN, NIC_OUT, Resource
 from cost_models.shards import DATA_PARALLEL, EXTENT_OF_SHARDING, NODE, RANK, Blocks, Floats, Ints
 from cost_models.tables import LENGTH_BYTES, Tables
 
-_REVERSED = {LINK_OUT: LINK_IN, LINK_IN: LINK_OUT, NIC_OUT: NIC_IN, NIC_IN: NIC_OUT, ARRIVALS_IN: ARRIVALS_OUT}
+_REVERSED = {LINK_OUT: LINK_IN, LINK_IN: LINK_OUT, NIC_OUT: NIC_IN, NIC_IN: NIC_OUT}
 _NODE_SUMS = {"output_dist": "node_sums", "gradient_dist": "node_sums_backward"}
 
 
@@ -49,7 +49,6 @@ def id_exchange(tables: Tables, blocks: Blocks, kind: RankKind, batching: Batchi
         LINK_OUT: BlockLoad(everywhere=sent.port) / link,
         NIC_IN: BlockLoad(fixed=got_lengths.card, by_rows=got.card) / nic,
         NIC_OUT: BlockLoad(everywhere=sent.card) / nic,
-        ARRIVALS_OUT: BlockLoad(fixed=lengths, by_rows=ids) * batching.samples_per_rank,
     }
     own, own_lengths = (batching.global_samples * each / world.size for each in (ids, lengths))
     kept = BlockLoad(fixed=own_lengths, by_rows=own, everywhere=(own + holders * own_lengths) / world.size)
@@ -76,13 +75,11 @@ def by_term(stage: str, loads: Loads, blocks: Blocks, kind: RankKind) -> dict[st
     a node reduce, or of their gradients, is a term of its own where they have another rate there."""
     if stage not in _NODE_SUMS or kind.nic_node_sums == kind.nic_all_to_all:
         return {stage: loads}
-    cards = {resource: load for resource, load in loads.items() if resource.kind in ("nic", "arrivals")}
+    cards = {resource: load for resource, load in loads.items() if resource.kind == "nic"}
     of_node = np.where(EXTENT_OF_SHARDING[blocks.sharding] == NODE, 1.0, 0.0)
     of_others = {resource: load * (1 - of_node) for resource, load in cards.items()}
     faster = kind.nic_all_to_all / kind.nic_node_sums
-    sums = {
-        resource: load * (of_node * (faster if resource.kind == "nic" else 1.0)) for resource, load in cards.items()
-    }
+    sums = {resource: load * (of_node * faster) for resource, load in cards.items()}
     return {stage: loads | of_others, _NODE_SUMS[stage]: sums}
 
 
@@ -109,7 +106,7 @@ def _exchange(
     whole = batching.global_samples * per_sample
     _, groups = _holders(blocks, kind)
     none = np.zeros(len(blocks))
-    out_port, out_card, in_port, in_card, in_port_all, in_card_all, to_each = (none.copy() for _ in range(7))
+    out_port, out_card, in_port, in_card, in_port_all, in_card_all = (none.copy() for _ in range(6))
     for number, holders in enumerate(kind.extents):
         here = extent == number
         if not here.any():
@@ -120,15 +117,12 @@ def _exchange(
         out_port[here], out_card[here] = summed.port + sent.port, summed.card + sent.card
         in_port[here], in_card[here] = summed.port, summed.card
         in_port_all[here], in_card_all[here] = got.port, got.card
-        if holders.size < world.size:
-            to_each[here] = whole[here] / holders.size / world.size
     link, nic = kind.link_all_to_all if port is None else port, kind.nic_all_to_all
     loads = {
         LINK_OUT: BlockLoad(fixed=out_port) / link,
         LINK_IN: BlockLoad(fixed=in_port, everywhere=in_port_all * groups) / link,
         NIC_OUT: BlockLoad(fixed=out_card) / nic,
         NIC_IN: BlockLoad(fixed=in_card, everywhere=in_card_all * groups) / nic,
-        ARRIVALS_IN: BlockLoad(fixed=to_each),
     }
     own = np.where(extent == RANK, batching.samples_per_rank * per_sample, 0.0)
     return _in_turns(loads, BlockLoad(fixed=own, everywhere=own / world.size) / link, kind)

@@ -21,7 +21,7 @@ class ResourceKind:
     name: str
     label: str
     """What reports call it, beside its direction; of an uplink, before the name of its level."""
-    shared_by: Literal["rank", "card", "pcie_switch", "node", "tower", "group", "switch", "world"]
+    shared_by: Literal["rank", "card", "pcie_switch", "node", "tower", "group", "switch"]
     """Whose ranks use one instance of it."""
     limit: Limit | None = None
     """What a study calls a step that waits for it; None where that depends on the stage."""
@@ -39,7 +39,6 @@ RESOURCE_KINDS: dict[str, ResourceKind] = {
         ResourceKind("nic", "scale-out card", "card", "network"),
         ResourceKind("rails", "scale-out cards of its tower", "tower", "network"),
         ResourceKind("uplink", "uplink of", "switch", "network"),
-        ResourceKind("arrivals", "the mean of all scale-out cards of a node group", "world", "network"),
         ResourceKind("host_link", "its own PCIe link", "rank", "host", is_below_hbm=True),
         ResourceKind("pcie", "PCIe switch", "pcie_switch", "host", is_below_hbm=True),
         ResourceKind("stash", "PCIe switch, stashed tables both ways", "pcie_switch", "host"),
@@ -62,9 +61,7 @@ RESOURCE_KINDS: dict[str, ResourceKind] = {
 }
 
 
-_SPELLING = re.compile(
-    r"(?P<kind>[a-z_]+?)(?P<level>\d+)?(?:_of(?P<part>\d+))?(?:_(?P<way>out|in))?(?P<more>_with_ids|_in_place)?"
-)
+_SPELLING = re.compile(r"(?P<kind>[a-z_]+?)(?P<level>\d+)?(?:_(?P<way>out|in))?(?P<more>_with_ids|_in_place)?")
 
 
 @dataclass(frozen=True)
@@ -81,14 +78,10 @@ class Resource:
     in_place: bool = False
     """Whether its load counts the rows alone that are read and updated in place beside the next batch's misses."""
 
-    part: int | None = None
-    """The node group, counted from 0, whose cards, or the switches above it, are meant together; None of others."""
-
     def __str__(self) -> str:
         level = "" if self.level is None else str(self.level)
         way = "" if self.way is None else f"_{self.way}"
-        part = "" if self.part is None else f"_of{self.part}"
-        return f"{self.kind}{level}{part}{way}{'_with_ids' * self.with_ids}{'_in_place' * self.in_place}"
+        return f"{self.kind}{level}{way}{'_with_ids' * self.with_ids}{'_in_place' * self.in_place}"
 
     @classmethod
     def parse(cls, text: str) -> "Resource":
@@ -99,13 +92,7 @@ class Resource:
         way: Way | None = None if spelling["way"] is None else ("out" if spelling["way"] == "out" else "in")
         level = None if spelling["level"] is None else int(spelling["level"])
         more = spelling["more"]
-        part = None if spelling["part"] is None else int(spelling["part"])
-        return cls(spelling["kind"], way, level, more == "_with_ids", more == "_in_place", part)
-
-    @property
-    def is_mean(self) -> bool:
-        """Whether it stands for several alike ones."""
-        return self.part is not None
+        return cls(spelling["kind"], way, level, more == "_with_ids", more == "_in_place")
 
     @property
     def row(self) -> ResourceKind:
@@ -119,6 +106,4 @@ DEVICE, HOST_LINK, PCIE, FETCHES, FRONT_END = (
 STASHES = STASH, STASH_OUT, STASH_IN = tuple(Resource(kind) for kind in ("stash", "stash_out", "stash_in"))
 HOST_LINK_OUT, HOST_LINK_IN = (Resource("host_link", way) for way in WAYS)
 LINK_OUT, LINK_IN = (Resource("link", way) for way in WAYS)
-ARRIVALS_OUT, ARRIVALS_IN = (Resource("arrivals", way) for way in WAYS)
-"""Bytes that a holder exchanges with every rank, whose cards carry them where it is not near."""
 NIC_OUT, NIC_IN = (Resource("nic", way) for way in WAYS)

@@ -1,6 +1,5 @@
 """The schedule of a step: its stages, what runs in which, and the resources that ranks share (see `stages`)."""
 
-import functools
 import math
 import operator
 from collections.abc import Sequence
@@ -9,8 +8,6 @@ from functools import cached_property
 
 import numpy as np
 
-from cost_models.arrivals import ARRIVALS, Part, means, parts_of
-from cost_models.card_rates import INSIDE, PEERS, REDUCED, card_bytes_per_s
 from cost_models.coefficients import SoftwareCoefficients
 from cost_models.dense_sharding import DENSE_GATHER, ShardedDense, sharding_of
 from cost_models.dense_update import DenseUpdate
@@ -44,15 +41,35 @@ from topologies.fabric import Fabric
 
 _EXCHANGED = frozenset({"output_dist", "gradient_dist"})
 """Terms whose hierarchical exchange may come in phases."""
+_REDUCED = frozenset(
+    {"all_reduce", "tower_all_reduce", "replica_all_reduce", "replica_sync", "dense_units", *CUT_TERMS.values()}
+)
 _GRADIENTS = frozenset({"all_reduce", "tower_all_reduce"})
+_NODE_SUMS = frozenset({"node_sums", "node_sums_backward"})
 _BY_CARD = ("nic", "uplink")
-_IN_TOWER = INSIDE | {"tower_all_reduce"}
+_PEERS = frozenset({"peers", "peers_backward"})
+_INSIDE = frozenset({"output_intra_host", "gradient_intra_host"})
+"""Stages whose exchange does not leave towers."""
+_IN_TOWER = _INSIDE | {"tower_all_reduce"}
 """Terms of what does not leave them, nor the switches above them that are oversubscribed."""
 _EXCHANGE = tuple(Resource(kind, way) for kind in ("link", "nic") for way in WAYS)
 
 
 _HOPS: tuple[Hops, Hops] = ("exchange_hops_s", "reduction_hops_s")
 """Fields of a kind of rank: the latency that the library adds in an exchange, and in a reduction."""
+
+
+def _card_bytes_per_s(term: str, kind: RankKind) -> float:
+    """What a card achieves in the collective of a term."""
+    if term == "tower_all_reduce":
+        return kind.in_tower.all_reduce_bytes_per_s
+    if term in _REDUCED:
+        return kind.nic_all_reduce
+    if term in _PEERS:
+        return kind.nic_peers
+    if term in _INSIDE:
+        return kind.nic_in_tower
+    return kind.nic_node_sums if term in _NODE_SUMS else kind.nic_all_to_all
 
 
 class Schedule:
@@ -123,20 +140,11 @@ class Schedule:
         }
         over = {term.name: term.over for term in TERMS}
         beyond = {term: [uplink.resource for uplink in uplinks] for term, uplinks in self._sum_uplinks.items()}
-        for term, way in ARRIVALS.items():
-            if self.stage_of_term.get(term) != "dense":
-                beyond[term] = [*beyond.get(term, ()), *(part.resource(way) for part in self.parts)]
         return [
             Column(self.stages.index(stage), self.carrier(stage, resource))
             for term, stage in self.stage_of_term.items()
             for resource in (*resources[over[term]], *beyond.get(term, ()))
         ]
-
-    @cached_property
-    def parts(self) -> tuple[Part, ...]:
-        """Those of a cluster whose parts are unlike; none of groups of ranks with copies, and of towers."""
-        no_parts = self._replication is not None or self.has_towers
-        return () if no_parts else parts_of(self._topology, self.fabric, self._kinds)
 
     def carrier(self, stage: str, resource: Resource) -> Resource:
         """What carries the traffic of a resource in a stage: in exchanges among peers, all cards of a tower alike."""
@@ -220,8 +228,6 @@ class Schedule:
                 for uplink in (self.uplinks if sums_up is None else sums_up)
                 if uplink.resource.way == resource.way
             ]
-        rate = functools.partial(card_bytes_per_s, term)
-        reached += means(self.parts, self._kinds, kind, resource, reached, rate)
         if self._in_phases and term in _EXCHANGED and resource.kind == "link":
             reached.append((Resource("nic", resource.way), self._share_of_card(kind)))
         if term == "input_dist" and self.ids_overlap:
@@ -242,8 +248,8 @@ class Schedule:
         """What a second of a term's traffic on a card of a kind of rank puts on oversubscribed switches above it, over
         what a second of an all-to-all does."""
         own = self._kinds[kind]
-        rates = card_bytes_per_s(term, own) / own.nic_all_to_all if math.isfinite(own.nic_all_to_all) else 1.0
-        return rates / own.beyond_tower if term in PEERS else rates
+        rates = _card_bytes_per_s(term, own) / own.nic_all_to_all if math.isfinite(own.nic_all_to_all) else 1.0
+        return rates / own.beyond_tower if term in _PEERS else rates
 
     def _target(self, term: str, resource: Resource, factor: float, kind: int) -> tuple[int | None, float]:
         """The column of what carries a term's traffic of a resource, and its seconds for one of the resource's."""
@@ -262,9 +268,9 @@ class Schedule:
         do not cross it."""
         own = self._kinds_in(term)[kind]
         if resource.kind == "link" and own.exchanges_over_pcie:
-            rate = own.link_all_reduce if term in REDUCED else own.link_all_to_all
+            rate = own.link_all_reduce if term in _REDUCED else own.link_all_to_all
         elif resource.kind == "nic" and own.cards_over_pcie:
-            rate = card_bytes_per_s(term, own)
+            rate = _card_bytes_per_s(term, own)
         else:
             return 0.0
         return rate / own.host_link_bytes_per_s(rate) if math.isfinite(rate) else 0.0
@@ -311,10 +317,10 @@ class Schedule:
         return self._lines(CUT_TERMS["dense"])
 
     def _lines(self, stage: str) -> tuple[ExchangeLine, ...]:
-        kinds, reduces = self._kinds_in(stage), stage in REDUCED
+        kinds, reduces = self._kinds_in(stage), stage in _REDUCED
         leaves, library_s = leave_domains(kinds), self._software.collective_latency_s.value
         protocols = [kind.reduction_protocols if reduces else kind.exchange_protocols for kind in kinds]
-        if stage in INSIDE:
+        if stage in _INSIDE:
             if "nic" in self._tower_links:
                 return exchange_lines(protocols, library_s + path_latency_s(self._topology, kinds, "tower_hops_s"), max)
             return exchange_lines(protocols, library_s + inside_latency_s(self._topology), lambda inside_s, _: inside_s)
@@ -369,8 +375,7 @@ class Schedule:
 
     def resource_of_rank(self, resource: Resource) -> Ints:
         """[W] which instance of a resource each rank uses, numbered from 0, ascending along the ranks."""
-        level = None if resource.is_mean else resource.level
-        return self._instances[resource.row.shared_by if level is None else level]
+        return self._instances[resource.row.shared_by if resource.level is None else resource.level]
 
     @cached_property
     def _instances(self) -> dict[str | int, Ints]:
@@ -382,7 +387,6 @@ class Schedule:
             "node": self.node_of_rank,
             "tower": self.tower_of_rank,
             "group": self.kind_of_rank,
-            "world": np.zeros(self._topology.world_size, dtype=np.int64),
             **{level: above[self.node_of_rank] for level, above in enumerate(self.fabric.switch_of_node)},
         }
         return {who: np.unique(each, return_inverse=True)[1].astype(np.int64) for who, each in instances.items()}

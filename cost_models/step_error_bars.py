@@ -192,8 +192,7 @@ class _StageErrors:
         self._hidden = max(-float(model.constants[stage]), 0.0)
         self._resource, self._rank = evaluation.binding[stage], evaluation.critical_rank[stage]
         self._software = model.coefficients.software
-        part = None if self._resource is None else self._resource.part
-        self._kind = int(model.kind_of_rank[self._rank or 0]) if part is None else part
+        self._kind = int(model.kind_of_rank[self._rank or 0])
         self._group = model.topology.nodes[self._kind]
         self._device = self._group.accelerators.device
 
@@ -224,7 +223,7 @@ class _StageErrors:
             yield from self._on_fetches(self._parts(self._resource, busy))
         elif efficiency := _EFFICIENCY.get(replace(self._resource, in_place=False)):
             yield from self._on_host(efficiency, self._parts(self._resource, busy), busy)
-        elif self._resource.kind in ("link", "nic", "rails", "arrivals") and self._resource.level is None:
+        elif self._resource.kind in ("link", "nic", "rails"):
             yield self._exchange(self._resource, busy)
         else:
             yield self._by_data_sheet(self._resource, busy)

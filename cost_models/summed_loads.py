@@ -5,7 +5,7 @@ from typing import Literal
 
 import numpy as np
 
-from cost_models.loads import BlockLoad, Loads
+from cost_models.loads import Loads
 from cost_models.schedule import Schedule
 from cost_models.shards import Floats
 
@@ -39,16 +39,10 @@ def add_loads(terms: dict[str, Loads], schedule: Schedule, kind: int, parts: Seq
         for term, loads in terms.items()
         for resource, load in loads.items()
         for column, factor in schedule.targets(term, resource, kind)
-        for part, value in zip(parts, _parts_of(load, is_mean=schedule.columns[column].resource.is_mean), strict=True)
+        for part, value in zip(parts, (load.fixed, load.by_rows, load.everywhere), strict=True)
         if np.any(value)
     ]
     for begin in range(0, blocks, SUMMED_AT_ONCE):
         some = slice(begin, begin + SUMMED_AT_ONCE)
         for part, column, value, factor in added:
             part[some, column] += value[some] * factor
-
-
-def _parts_of(load: BlockLoad, *, is_mean: bool) -> tuple[Floats | float, Floats | float, Floats | float]:
-    """The three parts of a load; in the mean of a part of the cluster what is everywhere counts as it arrives from
-    each holder."""
-    return load.fixed, load.by_rows, 0.0 if is_mean else load.everywhere

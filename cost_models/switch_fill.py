@@ -50,18 +50,6 @@ def unlike_fills(topology: Topology) -> Iterator[tuple[int, list[int]]]:
             yield level, sorted(set(nodes.tolist()))
 
 
-def switches_of_groups(topology: Topology) -> Iterator[tuple[int, list[tuple[int, ...]]]]:
-    """Each oversubscribed level (its number) whose switches are alike above each node group, and for each group how
-    many nodes of each are under such a switch."""
-    levels = oversubscribed_levels(topology)
-    unlike = {level for level, _ in unlike_fills(topology)}
-    first = np.unique(Fabric(topology).group_of_node, return_index=True)[1].tolist()
-    fills = _fills(topology, levels) if levels else []
-    for number, level in enumerate(levels):
-        if level not in unlike:
-            yield level, [fills[node][number] for node in first]
-
-
 def _fills(topology: Topology, levels: tuple[int, ...]) -> list[tuple[tuple[int, ...], ...]]:
     """[N] for each level, how many nodes of each group are under the switch above a node."""
     fabric, fills = Fabric(topology), []

@@ -65,7 +65,7 @@ def _uplinks(
     of a kind of rank there is busy."""
     uplinks: list[Uplink] = []
     for level in levels:
-        rate = rate_of_node(topology, fabric, level)
+        rate = _rate_of_node(topology, fabric, level)
         factor = np.zeros(len(topology.nodes))
         for k in range(len(factor)):
             own = np.isfinite(rate) & (fabric.group_of_node == k)
@@ -92,7 +92,7 @@ def uplink_slowdown(topology: Topology, group_of_rank: Ints, card_bytes_per_s: F
     busy = card_bytes_per_s[kind] / np.bincount(card)[card]
     for level in oversubscribed_levels(topology):
         switch = fabric.switch_of_node[level][fabric.node_of_rank]
-        rate = rate_of_node(topology, fabric, level)[fabric.node_of_rank]
+        rate = _rate_of_node(topology, fabric, level)[fabric.node_of_rank]
         seconds = np.bincount(switch, weights=_leaving(fabric, level, group_of_rank) * busy / rate)[switch]
         np.maximum.at(slowdown, kind, seconds)
     return slowdown
@@ -106,7 +106,7 @@ def _leaving(fabric: Fabric, level: int, group_of_rank: Ints) -> Floats:
     return np.asarray(np.where(beyond > 0, np.minimum(outside / np.maximum(beyond, 1), 1.0), 0.0))
 
 
-def rate_of_node(topology: Topology, fabric: Fabric, level: int) -> Floats:
+def _rate_of_node(topology: Topology, fabric: Fabric, level: int) -> Floats:
     """[N] bytes/s, one way, of the uplinks of the switch of a level above each node; infinite without cards."""
     nics = [group.links.scale_out for group in topology.nodes]
     card_rate = np.array([each.count * each.bandwidth if each else np.inf for each in nics])[fabric.group_of_node]

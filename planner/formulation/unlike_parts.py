@@ -1,8 +1,8 @@
 """Where a cluster's parts are so unlike that the estimate of exchanges between domains is far from what is simulated.
 
-What cards receive is estimated on the mean of a node group, of ranks in groups with copies as that of holders spread
-evenly over all ranks, and an oversubscribed switch, where a node group cannot be taken apart by what is under the
-switches above it, as what is narrowest of its level. All of it holds where parts are alike (decision 82).
+What a rank receives is estimated as that of holders spread evenly over all ranks, and an oversubscribed switch, where a
+node group cannot be taken apart by what is under the switches above it, as what is narrowest of its level. Both hold
+where parts are alike (decision 82).
 """
 
 from collections.abc import Iterator
@@ -19,8 +19,10 @@ def unlike_parts(topology: Topology, *, in_groups: bool = False) -> Iterator[str
     if topology.is_one_domain:
         return
     if len({(group.domain_ranks, _card_bytes_per_s(group)) for group in topology.nodes}) > 1:
-        received = "as if tables were spread evenly over them" if in_groups else "the mean of their group"
-        yield f"node groups have unlike cards or domains, and cards are estimated to receive {received}; {SIMULATED}"
+        yield (
+            "node groups have unlike cards or domains, and ranks are estimated to receive as if tables were spread"
+            f" evenly over them; {SIMULATED}"
+        )
     for level, nodes in unlike_fills(topology if in_groups else by_switch_fill(topology)):
         name, sizes = topology.network.levels[level].name, " and ".join(map(str, nodes))
         yield (

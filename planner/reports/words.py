@@ -38,9 +38,6 @@ def resource_words(resource: Resource, topology: Topology) -> str:
     """What a resource is called; an uplink by the name of the network level that it leaves."""
     level = "" if resource.level is None else f" {topology.network.levels[resource.level].name}"
     way = "" if resource.way is None else f", {WAY_WORDS[resource.way]}"
-    if resource.part is not None:
-        what = f"uplinks of{level} above" if level else "scale-out cards of"
-        return f"{what} {topology.nodes[resource.part].name} on the mean{way}"
     more = ", with the next ids" * resource.with_ids + ", rows read in place" * resource.in_place
     return f"{resource.row.label}{level}{way}{more}"
 

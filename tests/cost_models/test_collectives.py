@@ -265,8 +265,6 @@ def test_rows_over_all_nodes_exchange_what_rows_over_the_world_do(ranks: int, ta
     case = Case(cluster, takes_turns=takes_turns)
     for name, loads in over_nodes(case, model, 4).items():
         for resource, load in getattr(case, name).items():
-            if resource.kind == "arrivals":  # bytes that holders exchange with all, of which a ring has none
-                continue
             world = np.broadcast_to(load.fixed + load.by_rows / (4 * ranks) + load.everywhere, len(SHARDINGS))
             own = loads[resource]
             total = np.sum(np.broadcast_to(own.fixed + own.by_rows / (4 * ranks) + own.everywhere, 1))
@@ -287,8 +285,6 @@ def test_rows_over_ranks_exchange_between_those_of_whole_tables_and_of_rows_over
     found, held = in_parts(case, model, MULTI_RANK_ROW_WISE, ranks), ranks / 8
     for name, loads in found.items():
         for resource, load in getattr(case, name).items():
-            if resource.kind == "arrivals":
-                continue
             world = np.broadcast_to(load.fixed + load.by_rows / 8 + load.everywhere, len(SHARDINGS))[ROW_WISE]
             own = loads[resource]
             mean = np.sum(np.broadcast_to(held * own.fixed + own.by_rows / 8 + own.everywhere, 1))

@@ -67,27 +67,13 @@ def test_capacity_of_each_kind_is_kept() -> None:
     assert held[H100].sum() > capacity[A100].sum()
 
 
-def beside_slow(slow: str) -> Plan:
-    """A plan for two groups, else alike, of which something is slower in the second."""
+@pytest.mark.parametrize("slow", ["accelerators.hbm.bandwidth=200GB/s", "links.scale_out.bandwidth=10Gb/s"])
+def test_what_is_slow_is_spared(slow: str) -> None:
+    """HBM or NICs of one of two groups, else alike, made slower: its ranks get less of what uses them."""
     one, other = group("dgx-a100-40"), group("dgx-a100-40", f"nodes.0.{slow}").model_copy(update={"name": "slow"})
     found = plan(cluster(one, other), WORKLOAD, tiers=["hbm"], shardings=["table_wise", "column_wise"])
     assert verify(found) == []
-    return found
-
-
-def test_slow_memory_is_spared() -> None:
-    """Its ranks get fewer lookups."""
-    amount = lookups(beside_slow("accelerators.hbm.bandwidth=200GB/s"))
-    assert amount[8:].sum() < 0.8 * amount[:8].sum()
-
-
-def test_ranks_with_slow_cards_send_as_much_as_they_receive() -> None:
-    """Which they do with their share of all columns: what they do not hold comes in over the same cards. The simulator,
-    which counts messages, agrees."""
-    found = beside_slow("links.scale_out.bandwidth=10Gb/s")
     placed = placed_shards(found)
     columns = np.bincount(placed.rank, weights=placed.blocks.columns, minlength=16)
-    assert columns[8:].sum() == pytest.approx(columns[:8].sum(), rel=0.05)
-    assert found.objective is not None
-    assert found.simulated is not None
-    assert found.simulated.step_s == pytest.approx(found.objective.step_s, rel=0.02)
+    amount = lookups(found) if "hbm" in slow else columns
+    assert amount[8:].sum() < 0.8 * amount[:8].sum()
