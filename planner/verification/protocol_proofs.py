@@ -73,5 +73,7 @@ def proven_s(proof: Proof, formulation: Formulation) -> float:
 
 
 def _protocols(proof: Proof, model: CostModel) -> tuple[int, ...]:
-    """The protocols of a proof in the order of the model's stages; the first one of a stage that it does not name."""
-    return tuple(proof.protocols.get(stage, 0) for stage in model.protocol_stages)
+    """The protocols of a proof in the order of the stages of a model; where it names none, those of the model's
+    first choice."""
+    first = model.all_protocols[0]
+    return tuple(proof.protocols.get(stage, own) for stage, own in zip(model.protocol_stages, first, strict=True))
