@@ -17,7 +17,7 @@ from topologies.fabric import Fabric
 
 def by_switch_fill(topology: Topology) -> Topology:
     """The same cluster with node groups whose nodes are each under alike oversubscribed switches; itself where they
-    are, or where a group cannot be taken apart (`divides`)."""
+    are, or where a group cannot be taken apart (`_divides`)."""
     levels = oversubscribed_levels(topology)
     if not levels or topology.is_one_domain:
         return topology
@@ -26,12 +26,12 @@ def by_switch_fill(topology: Topology) -> Topology:
     for group in topology.nodes:
         nodes = range(first, first + group.count)
         runs = [list(run) for _, run in itertools.groupby(nodes, key=lambda node: fills[node])]
-        groups += _parts(group, runs, first) if len(runs) > 1 and divides(group, runs) else [group]
+        groups += _parts(group, runs, first) if len(runs) > 1 and _divides(group, runs) else [group]
         first += group.count
     return topology if len(groups) == len(topology.nodes) else topology.model_copy(update={"nodes": tuple(groups)})
 
 
-def divides(group: NodeGroup, runs: list[list[int]]) -> bool:
+def _divides(group: NodeGroup, runs: list[list[int]]) -> bool:
     """Whether a node group can be taken apart into runs of nodes: where no scale-up domain crosses their ends, and the
     group shares no remote hosts, whose memory is one pool."""
     up, ranks = group.links.scale_up, group.accelerators.count

@@ -20,7 +20,7 @@ def test_a_width_of_no_fast_kernel_is_a_warning_with_a_remedy() -> None:
     """Of both layers that have it; numerical features and the last number of a model are left alone."""
     (found,) = words()
     assert "top_mlp.0 (1022), top_mlp.1 (1022); pad 1022 to 1024" in found
-    assert "2.9 times longer in bf16" in found
+    assert "2.9 times as long in bf16" in found
 
 
 @pytest.mark.parametrize(
