@@ -13,6 +13,12 @@ with suppress(ModuleNotFoundError):  # tests of the wheel run in environments wi
     settings.load_profile("any-machine")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest of the slow tests begin first, as `slow(seconds=...)` states: one that began last would leave all
+    cores but its own idle."""
+    items.sort(key=lambda item: -max((mark.kwargs.get("seconds", 0) for mark in item.iter_markers("slow")), default=0))
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
     """Garbage is looked for once the tests are collected, and not among what these are made of, which stays to the end:

@@ -255,7 +255,7 @@ def test_memory_of_the_printed_plans() -> None:
     assert (found.ours_gb / found.log_gb - 1).abs().max() <= 0.02
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=10)
 def test_shipped_coefficients_are_those_that_the_data_give() -> None:
     """`--refit` changes no file beyond its last digit."""
     for path, values in [*refit.values_by_file(FACTS).items(), *refit.step_values(FACTS).items()]:

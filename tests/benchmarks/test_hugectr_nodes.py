@@ -5,7 +5,7 @@ import pytest
 from benchmarks.hugectr_nodes import NODES, SETTINGS, Pair, pairs
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=10)
 @pytest.mark.parametrize(("nodes", "batch"), [(1, None), (6, None), (8, 135_168), (16, None)])
 def test_its_plans_are_options_of_ours(nodes: int, batch: int | None) -> None:
     """With rows over some nodes or GPUs; `python -m benchmarks.hugectr_nodes --check` tries 1 to 16."""

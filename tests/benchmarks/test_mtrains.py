@@ -15,7 +15,7 @@ def found(target: float) -> list[Row]:
     return list(rows(CLUSTER, MODEL, [target], most_nodes=32))
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=15)
 def test_a_modest_target_takes_four_times_fewer_nodes() -> None:
     """Each memory more never takes more nodes; estimate and simulation reach the target."""
     each = found(1e5)

@@ -82,7 +82,7 @@ def built(target: str, folder: Path) -> Stage:
     return stages[target]
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=25)
 def test_what_the_stages_copy_is_enough(tmp_path):
     """The image plans from its catalog, draws a report once it has the extras, and holds no source beside its wheel."""
     image = built("extras", tmp_path)

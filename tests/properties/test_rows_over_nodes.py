@@ -89,7 +89,7 @@ def plans(policy: Policy, among: str) -> Iterator[tuple[int, tuple[float, set[st
         yield seed, best, plan(cluster, tables, policy=policy, gap=0.0, effort=1, simulate=False)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=20)
 @pytest.mark.parametrize(
     ("policy", "among", "in_parts"),
     [

@@ -24,7 +24,7 @@ INSTANCES = 200
 CONFINED = 60
 ROUNDING = 1e-12
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow(seconds=60)
 
 
 @dataclass(frozen=True)

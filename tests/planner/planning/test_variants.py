@@ -50,7 +50,7 @@ def test_the_choice_is_the_best_of_all() -> None:
     _expect_best([seed for seed in range(20) if len(instance(seed)[1].tables) == 2][:4])
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=40)
 def test_the_choice_is_the_best_of_all_on_two_hundred_instances() -> None:
     """The same of 200."""
     _expect_best(range(200))

@@ -100,7 +100,7 @@ def test_a_gap_that_was_reached_is_kept(problem: Problem, searched: tuple[Outcom
     assert len(shorter) < len(heard)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=10)
 def test_more_effort_never_ends_worse(problem: Problem, searched: tuple[Outcome, list[News]]) -> None:
     """No effort leaves the best start and its descent; every pass goes on from what there is."""
     heard: list[News] = []

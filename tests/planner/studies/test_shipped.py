@@ -46,7 +46,7 @@ def test_model_i_on_sixteen_nodes_takes_what_was_measured() -> None:
     assert row["measured_samples_per_s"] == pytest.approx(3.4e6, rel=0.001)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=10)
 def test_weak_scaling_keeps_every_cluster_in_hbm() -> None:
     """Rows shrink with the nodes, so that an eighth of the accelerators gives more than an eighth of the throughput
     (about 75 % and 50 % scaling were published), and no table spills."""

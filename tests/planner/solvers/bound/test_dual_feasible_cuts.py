@@ -79,7 +79,7 @@ def test_a_program_that_no_solver_ends_leaves_the_bound(monkeypatch: pytest.Monk
     assert strengthen(fluid, before, 2 * before.seconds) is before
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=15)
 def test_a_plan_carries_the_proof() -> None:
     """100 tables on 128 ranks, two or three blocks on each: the document proves its bound by functions, in both cases
     of how far its largest table reaches."""

@@ -45,7 +45,7 @@ def test_the_programme_has_the_optimum_of_an_enumeration() -> None:
         expect_optimum(instance, optimum(instance.problem))
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=20)
 def test_the_programme_has_the_optimum_of_an_enumeration_on_many() -> None:
     """160 problems, some of whose policies hold tables together, keep them apart or pin them."""
     some = instances(6, 86)
