@@ -12,7 +12,7 @@ from pyarrow import parquet
 from planner.document.plan import read_plan
 
 PAGE = Path(__file__).parents[2] / "docs" / "tutorials" / "from-logs-to-a-plan.md"
-TABLES, SAMPLES = 200, 70_000
+TABLES, SAMPLES = 80, 30_000
 NICS = "\n".join(f"  NIC{k}: mlx5_{k}" for k in range(8))
 
 
@@ -50,7 +50,7 @@ def test_five_commands_from_dumps_and_logs_to_a_verified_plan(run, tmp_path, mon
         columns[f"feature_{number}"] = pa.ListArray.from_arrays(offsets, pa.array(ids))
         widths.append(f"feature_{number},{rng.choice([32, 64, 128])}")
     Path("logs").mkdir()
-    parquet.write_table(pa.table(columns), "logs/day.parquet", row_group_size=20_000)
+    parquet.write_table(pa.table(columns), "logs/day.parquet", row_group_size=10_000)
     Path("widths.csv").write_text("\n".join(widths) + "\n")
 
     commands = [shlex.split(line) for line in re.findall(r"```sh\n(.*?)\n```", PAGE.read_text())]

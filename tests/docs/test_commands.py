@@ -28,6 +28,8 @@ ELSEWHERE = {
 """Pages whose commands another test runs, with more than that they end well."""
 FAST = ("tutorials/torchrec-from-nothing", "how-to/torcheasyrec", "explanation/simulator")
 """The sample among the ordinary tests; all other pages are among the slow ones."""
+SECONDS = {"README": 20, "how-to/size-a-cluster": 10}
+"""Of the longest pages, which begin first."""
 
 
 def planned(file: str, *words: str) -> None:
@@ -124,13 +126,16 @@ def pages() -> Iterator[object]:
     for page in PAGES:
         name = name_of(page)
         if name not in ELSEWHERE and any(block.is_run for block in blocks_of(page)):
-            yield pytest.param(page, id=name, marks=() if name in FAST else pytest.mark.slow)
+            yield pytest.param(
+                page, id=name, marks=() if name in FAST else pytest.mark.slow(seconds=SECONDS.get(name, 0))
+            )
 
 
 @pytest.mark.parametrize("page", list(pages()))
 def test_every_command_ends_well(tmp_path, monkeypatch, page):
     """And every snippet of Python."""
     monkeypatch.setattr("planner.planning.planning.DEFAULT_EFFORT", 0)
+    monkeypatch.setattr("planner.solvers.lower_bound.BRANCH_WORK", 0)  # none, which is most of a short search
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     GIVEN.get(name_of(page), lambda: None)()

@@ -20,13 +20,13 @@ def test_the_bound_of_the_base_is_what_its_multipliers_prove(case):
     assert case.plan.objective.lower_bound_s * 0.9 <= bound <= case.plan.objective.lower_bound_s
 
 
-@pytest.mark.parametrize("seed", seeds(range(1), range(1, 8)))
+@pytest.mark.parametrize("seed", seeds(range(1), range(1, 5)))
 @pytest.mark.parametrize("name", list(CASES))
 def test_no_bound_is_above_that_of_planning_anew(name, seed):
     """Nor is any above the step of the plan that is found."""
     case = case_of(name)
     costs = case.oracle.cost(random_changes(seed, 4))
-    exact = case.oracle.exact(costs, 4, effort=0)
+    exact = case.oracle.exact(costs, 4, effort=0, gap=1.0)  # which ends at the relaxation's bound, the least of all
     found = [(number, made.objective) for number, made in exact.plans.items() if made.objective is not None]
     assert found
     for number, objective in found:

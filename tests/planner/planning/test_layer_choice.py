@@ -102,7 +102,7 @@ def test_layers_and_tables_are_chosen_as_by_brute_force(seed: int, cuts: set[str
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [4, 8, 11, 16])
+@pytest.mark.parametrize("seed", [4, 11])
 def test_no_choice_is_below_the_bound_or_far_below_the_plan(seed: int) -> None:
     """The same of more draws: where something fits, the plan is within 0.2 % of the best, and the bound holds."""
     chosen, best_s = judge(seed)

@@ -230,7 +230,12 @@ def test_caches_of_a_plan_and_stashes_exclude_each_other(caches: list[object], s
 def test_robust_plans_stash_tables() -> None:
     """Scenarios change lookups, not what is stashed: the plan of the quantile fits as the nominal one does."""
     own = workload([{"rows": 3_000_000, "dim": 64}] * 2, dense=DENSE, global_batch=8192)
-    found = plan(cluster(4.6e9), own, policy=Policy.model_validate({**IN_HBM, "robust": "p95"}), effort=0)
+    found = plan(
+        cluster(4.6e9),
+        own,
+        policy=Policy.model_validate({**IN_HBM, "robust": {"quantile": "p95", "scenarios": 40, "simulated": 4}}),
+        effort=0,
+    )
     assert verify(found) == []
     assert found.robust is not None
     assert stash_of_ranks(found).any()

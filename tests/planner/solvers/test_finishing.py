@@ -105,7 +105,7 @@ def test_the_fullest_rank_becomes_emptier() -> None:
 @pytest.mark.parametrize("is_optimal", [False, True])
 def test_no_more_is_given_up_than_may_be(is_optimal: bool) -> None:
     """0.1 % of the best step, and of a plan that was proven optimal only what the word allows; all stays legal."""
-    instances = [tiny_instance(seed) for seed in range(60)] + [confined_instance(seed) for seed in range(20)]
+    instances = [tiny_instance(seed) for seed in range(30)] + [confined_instance(seed) for seed in range(10)]
     problems = [each.problem for each in instances if len(each.options.table)]
     for problem in problems:
         outcome = solve(problem, SearchLimits(gap=0.0 if is_optimal else 1.0))

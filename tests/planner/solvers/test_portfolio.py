@@ -81,7 +81,7 @@ def test_no_restricted_policy_has_a_better_plan(seed: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [2, 4])
 def test_more_effort_is_never_worse(seed: int) -> None:
     """Every pass begins with what the ones before found."""
     whole = question(seed, Policy())

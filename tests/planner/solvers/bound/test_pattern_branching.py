@@ -18,7 +18,7 @@ def _proven() -> Known:
     )
 
 
-@pytest.mark.parametrize("first", seeds([0], [0, 60, 120, 180]))
+@pytest.mark.parametrize("first", seeds([0], [0, 60, 120]))
 def test_prices_never_prove_more_than_the_optimum(first: int) -> None:
     """Towards a plan a fifth above the optimum; the proof holds in the problem as it was, and gives as much."""
     better, at_optimum = 0, 0
