@@ -77,7 +77,7 @@ def test_the_question_is_held_against_the_users_own_files(run, files):
     "rules",
     [
         ["--replicas", "2,1", "--sync-every", "5", "--tiers", "hbm"],
-        ["--dense", "auto", "--checkpointing", "auto"],
+        ["--dense", "auto", "--checkpointing", "auto", "--tiers", "hbm", "--shardings", "table_wise"],
         ["--dense", "fsdp=node", "--checkpointing", "full", "--goals", "step"],
     ],
 )

@@ -117,7 +117,7 @@ def steps_by_limit(where: Topology, model: Workload, old: Plan, **words: Any) ->
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [3, 8, 11])
+@pytest.mark.parametrize("seed", [8, 11])
 @pytest.mark.parametrize("gap", [0.0, 0.01])
 def test_no_limit_is_better_than_a_larger_one(seed: int, gap: float) -> None:
     """From whole tables on tiny clusters of every sort: the step never grows with the limit, at any gap; a limit that
