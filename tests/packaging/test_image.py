@@ -21,12 +21,17 @@ OF_THE_IMAGE = ("useradd",)
 
 
 class Stage:
-    """The folder that a stage of the image has as its root, and an environment in the place of the image's Python."""
+    """The folder that a stage of the image has as its root, and an environment in the place of the image's Python, into
+    which the pip of this one installs."""
 
     def __init__(self, root: Path) -> None:
         self.root, self.folder = root, root
         self.entry: list[str] = []
-        subprocess.run([sys.executable, "-m", "venv", root / "environment"], check=True)
+        binaries = root / "environment" / "bin"
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", root / "environment"], check=True)
+        pip = f"exec '{sys.executable}' -m pip --python '{binaries}/python'"
+        (binaries / "pip").write_text(f'#!/bin/sh\n{pip} "$@"\n')
+        (binaries / "pip").chmod(0o755)
 
     def place(self, path: str) -> Path:
         """Where a path of the image is."""
