@@ -38,7 +38,7 @@ def planned() -> dict[str, Plan]:
     """Large enough a batch that tables are cut where they may be."""
     cluster, model = topology(node_group("g", nodes=2)), workload(TABLES, global_batch=262144)
     return {
-        name: plan(cluster, model, policy=policy(**fields), effort=0, gap=0.05, simulate=False)
+        name: plan(cluster, model, policy=policy(**fields), effort=0, gap=0.5, simulate=False)
         for name, fields in POLICIES.items()
     }
 
