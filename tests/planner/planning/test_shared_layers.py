@@ -328,7 +328,7 @@ def _judged(seed: int) -> tuple[Plan, float, DenseSharding | None]:
     return plan(cluster, model, policy=policy, gap=0.0, effort=1), *best
 
 
-@pytest.mark.parametrize("seed", [12, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 7, 9))])
+@pytest.mark.parametrize("seed", [12, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 9))])
 def test_shared_layers_are_chosen_as_by_brute_force(seed: int) -> None:
     """Over every way of an attention and of cross layers and every placement of a table: the plan is within 0.2 % of
     the best, and the bound over all of them holds. The plan is verified. In two of the draws attention is cut by heads
