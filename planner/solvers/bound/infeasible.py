@@ -12,7 +12,7 @@ from planner.certificates.shortage import Shortage, confined_regions, growth_for
 from planner.problem.numbers import Bools, Floats
 from planner.problem.rounding import ROUNDING
 from planner.solvers.bound.fluid import Fluid
-from planner.solvers.bound.programs import optimum
+from planner.solvers.bound.programs import LinearProgram, optimum
 
 ROUNDS = 200
 """Cutting planes at most; a few dozen do."""
@@ -133,28 +133,24 @@ class _MultiplierProgram:
     """Cutting planes over the multipliers of whole capacities: the largest priced need beyond the capacity."""
 
     def __init__(self, fluid: Fluid, capacity: Floats, usable: Bools | None) -> None:
-        from ortools.math_opt.python import mathopt
-
-        self._mathopt, self._fluid, self._capacity, self._usable = mathopt, fluid, capacity, usable
+        self._fluid, self._capacity, self._usable = fluid, capacity, usable
         self._unit: Floats = np.where(capacity > 0, capacity, 2.0**30)
-        self._model = mathopt.Model()
-        self._bound = self._model.add_variable(lb=-np.inf)
-        self._multipliers = [self._model.add_variable(lb=0.0, ub=1.0) for _ in range(capacity.size)]
-        self._model.maximize(self._bound)
-        self._solver = mathopt.IncrementalSolver(self._model, mathopt.SolverType.GLOP)
+        self._program = LinearProgram(maximize=True)
+        (self._bound,) = self._program.add_variables(1, lower=-np.inf, is_counted=True)
+        self._multipliers = self._program.add_variables(capacity.size, upper=1.0)
         self._multiplier: Floats = np.full(capacity.size, 1.0 / capacity.size)
         self.best, self.best_byte = -np.inf, np.zeros_like(capacity)
 
     def limit_sum(self) -> None:
         """All multipliers together are 1."""
-        self._model.add_linear_constraint(self._mathopt.fast_sum(self._multipliers) == 1.0)
+        self._program.add_row(self._multipliers, np.ones(len(self._multipliers)), 1.0, 1.0)
 
     def limit_tier(self, tier: int, dear: float) -> None:
         """Those of a tier, by the share of its capacity that each kind has, sum to 1; others are up to `dear`."""
         for index, multiplier in enumerate(self._multipliers):
-            multiplier.upper_bound = 1.0 if index % self._capacity.shape[1] == tier else dear
+            self._program.limit(multiplier, 1.0 if index % self._capacity.shape[1] == tier else dear)
         own = self._multipliers[tier :: self._capacity.shape[1]]
-        self._model.add_linear_constraint(self._mathopt.fast_sum(own) <= 1.0)
+        self._program.add_row(own, np.ones(len(own)), -np.inf, 1.0)
 
     def round(self) -> tuple[float, float]:
         """Price once, cut, and move to the best multipliers known: the best value so far, and what no others exceed.
@@ -171,11 +167,10 @@ class _MultiplierProgram:
             self.best, self.best_byte = value, byte
         _, size = fluid.usage(Multipliers(weight, byte), choices)
         excess = ((size - capacity) / self._unit).ravel()
-        terms = [float(amount) * multiplier for amount, multiplier in zip(excess, self._multipliers, strict=True)]
-        self._model.add_linear_constraint(self._mathopt.fast_sum(terms) - self._bound >= 0.0)
-        result = optimum(self._model, self._solver)
-        if result is None:
+        self._program.add_row([self._bound, *self._multipliers], np.concatenate([[-1.0], excess]), 0.0, np.inf)
+        found = optimum(self._program)
+        if found is None:
             return self.best, float("nan")
-        values = result.variable_values()
-        self._multiplier = np.array([max(values[multiplier], 0.0) for multiplier in self._multipliers])
+        values = found.values
+        self._multiplier = np.maximum(values[self._multipliers], 0.0)
         return self.best, float(values[self._bound])

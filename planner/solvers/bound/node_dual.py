@@ -7,7 +7,7 @@ from planner.certificates.branch_nodes import BranchingRules, NodeState
 from planner.certificates.node_weights import NodeMultipliers
 from planner.problem.numbers import Floats, Ints
 from planner.solvers.bound.column_reduction import ReducedProblem
-from planner.solvers.bound.programs import optimum
+from planner.solvers.bound.programs import LinearProgram, optimum
 
 MOST_ITERATIONS = 20_000
 """Simplex iterations of a branch node's program, which takes some hundreds where the solver does not cycle."""
@@ -21,9 +21,7 @@ class NodeDual:
     """
 
     def __init__(self, rules: BranchingRules, state: NodeState, reduced: ReducedProblem) -> None:
-        from ortools.math_opt.python import mathopt
-
-        self._mathopt, problem = mathopt, rules.problem
+        problem = rules.problem
         self._problem, self._reduced, self._labels = problem, reduced, state.labels
         self._ranks = np.unique(state.labels, return_index=True)[1]
         self._column_slot, columns = _slots(problem.resource_of_rank, state.labels, reduced.columns)
@@ -40,21 +38,19 @@ class NodeDual:
         self._constant = float(problem.stage_constants.sum())
         self._scale = 1.0 / rules.threshold_s
         used = (rules.problem.bytes_fixed + rules.problem.bytes_by_rows).max(axis=(0, 1)) > 0
-        model = mathopt.Model()
-        self._bound = model.add_variable(lb=-np.inf)
-        self._shares = [model.add_variable(lb=0.0) for _ in columns]
-        self._multipliers = [model.add_variable(lb=0.0, ub=_FIRST_BOX if used[row] else 0.0) for row, _ in pools]
+        self._program = program = LinearProgram(maximize=True)
+        (self._bound,) = program.add_variables(1, lower=-np.inf, is_counted=True)
+        self._shares = program.add_variables(len(columns))
+        boxes = [_FIRST_BOX if used[row] else 0.0 for row, _ in pools]
+        self._multipliers = [variable for box in boxes for variable in program.add_variables(1, upper=box)]
         has_columns = np.isin(np.arange(len(state.stage_seconds)), stage)
-        self._idle = [model.add_variable(lb=0.0, ub=float(there)) for there in has_columns]
+        self._idle = [variable for there in has_columns for variable in program.add_variables(1, upper=float(there))]
         constant = self._constant / len(problem.stage_constants)
         self._idle_s: list[float] = ((state.stage_seconds + constant) * self._scale).tolist()
         for s in np.unique(stage).tolist():
             members = [self._idle[s], *(self._shares[i] for i in np.flatnonzero(stage == s))]
-            model.add_linear_constraint(mathopt.fast_sum(members) == 1.0)
+            program.add_row(members, np.ones(len(members)), 1.0, 1.0)
         self._stage = stage
-        model.maximize(self._bound)
-        self._model = model
-        self._solver = mathopt.IncrementalSolver(model, mathopt.SolverType.GLOP)
 
     def shares_of(self, multipliers: NodeMultipliers) -> Floats:
         """[slots] of given multipliers, where equal ranks may have had unlike ones."""
@@ -95,31 +91,32 @@ class NodeDual:
             np.add.at(size, slot[self._ranks], choice.size[:, tier])
         seconds = (seconds / self._count[: self._columns] + self._constant / len(problem.stage_constants)) * self._scale
         size = size / self._unit_bytes
-        terms = [float(value) * share for value, share in zip(seconds, self._shares, strict=True)]
-        terms += [float(value) * multiplier for value, multiplier in zip(size, self._multipliers, strict=True)]
-        terms += [value * share for value, share in zip(self._idle_s, self._idle, strict=True)]
-        self._model.add_linear_constraint(self._mathopt.fast_sum(terms) - self._bound >= 0.0)
+        variables = [self._bound, *self._shares, *self._multipliers, *self._idle]
+        self._program.add_row(variables, np.concatenate([[-1.0], seconds, size, self._idle_s]), 0.0, np.inf)
 
     def solve(self) -> tuple[Floats, float] | None:
         """The best point under the cuts, and the value there: no bound of the branch node can be above it.
 
         None where the solver gives up.
         """
+        program = self._program
         while True:
-            result = optimum(self._model, self._solver, MOST_ITERATIONS)
-            if result is None:
+            found = optimum(program, MOST_ITERATIONS)
+            if found is None:
                 return None
-            values = result.variable_values()
+            values = found.values
             pressed = [
-                p for p in self._multipliers if 0 < p.upper_bound < _LARGEST_BOX and values[p] >= 0.999 * p.upper_bound
+                price
+                for price in self._multipliers
+                if 0 < program.upper_of(price) < _LARGEST_BOX and values[price] >= 0.999 * program.upper_of(price)
             ]
-            for multiplier in pressed:
-                multiplier.upper_bound *= 10
+            for price in pressed:
+                program.limit(price, program.upper_of(price) * 10)
             if not pressed:
                 break
-        point = np.array([values[v] for v in (*self._shares, *self._multipliers, *self._idle)])
+        point = values[[*self._shares, *self._multipliers, *self._idle]]
         point[self._columns : len(self._count)] /= self._scale
-        return point, values[self._bound] / self._scale
+        return point, float(values[self._bound]) / self._scale
 
 
 def _slots(instances: Ints, labels: Ints, rows: Ints) -> tuple[Ints, list[tuple[int, Ints]]]:

@@ -11,7 +11,7 @@ import numpy as np
 from planner.problem.arrays import Problem
 from planner.problem.load_state import LoadState
 from planner.problem.numbers import Floats, Ints
-from planner.solvers.bound.programs import optimum
+from planner.solvers.bound.programs import LinearProgram, optimum
 
 MOST_NUMBERS = 100_000
 """Coefficients of the program up to which it is solved."""
@@ -49,40 +49,37 @@ class MemoryDivision:
         With each of L sizes its parts ask for `seconds` [P, L, C] and bytes `size` [P, L, M]. None where nothing fits,
         or where the program is too large.
         """
-        from ortools.math_opt.python import mathopt
-
         problem, tables, levels = self.problem, int(self.table.max()) + 1, seconds.shape[1]
         columns = np.flatnonzero((np.ptp(seconds, axis=1) > NEGLIGIBLE * seconds.max(axis=1)).any(axis=0)).tolist()
         tiers = np.flatnonzero((np.ptp(size, axis=1) > 0).any(axis=0)).tolist()
         if len(self.table) * levels * (len(columns) + len(tiers)) > MOST_NUMBERS:
             return None
         scale = 1.0 / max(self.state.step_s(), 1e-12)
-        model = mathopt.Model()
-        mix = [[model.add_variable(lb=0.0) for _ in range(levels)] for _ in range(tables)]
+        program = LinearProgram(maximize=False)
+        mix = np.array([program.add_variables(levels) for _ in range(tables)])
         for row in mix:
-            model.add_linear_constraint(mathopt.fast_sum(row) == 1.0)
-        stages = {int(s): model.add_variable(lb=0.0) for s in np.unique(problem.stage_of_column[columns])}
-        model.minimize(mathopt.fast_sum(list(stages.values())))
+            program.add_row(row, np.ones(levels), 1.0, 1.0)
+        counted = np.unique(problem.stage_of_column[columns]).tolist()
+        stages = dict(zip(counted, program.add_variables(len(counted), is_counted=True), strict=True))
         nothing = self.state_with(np.zeros_like(self.seconds), np.zeros_like(self.size))
         for c, stage in enumerate(problem.stage_of_column.tolist()):
             if stage not in stages:
                 continue
             load = (self.state if c not in columns else nothing).load[c]
-            model.add_linear_constraint(stages[stage] >= scale * float(load.max()))
+            program.add_row([stages[stage]], [1.0], scale * float(load.max()), np.inf)
             if c in columns:
                 instance = problem.resource_of_rank[c]
                 for rank, total in self._totals(instance, seconds[:, :, c], tables):
-                    terms = _terms(mix, total * scale)
-                    model.add_linear_constraint(mathopt.fast_sum(terms) - stages[stage] <= -scale * float(load[rank]))
+                    terms = np.append(total.ravel() * scale, -1.0)
+                    program.add_row([*mix.ravel(), stages[stage]], terms, -np.inf, -scale * float(load[rank]))
         for m in tiers:
             for rank, total in self._totals(problem.pool_of_rank[m], size[:, :, m], tables):
                 unit, free = max(float(total.max()), 1.0), float(nothing.free[m, rank])
-                model.add_linear_constraint(mathopt.fast_sum(_terms(mix, total / unit)) <= free / unit)
-        result = optimum(model, mathopt.IncrementalSolver(model, mathopt.SolverType.GLOP))
-        if result is None:
+                program.add_row(mix.ravel(), total.ravel() / unit, -np.inf, free / unit)
+        found = optimum(program)
+        if found is None:
             return None
-        values = result.variable_values()
-        shares = np.maximum([[values[variable] for variable in row] for row in mix], 0.0)
+        shares = np.maximum(found.values[mix], 0.0)
         return np.asarray(shares / shares.sum(axis=1, keepdims=True))
 
     def _totals(self, instance: Ints, values: Floats, tables: int) -> Iterator[tuple[int, Floats]]:
@@ -97,9 +94,3 @@ class MemoryDivision:
 def _summed(instance: Ints, rank: Ints, values: Floats) -> Floats:
     """Return the sums [W] of parts over the instance that each rank uses."""
     return np.asarray(np.bincount(instance[rank], weights=values, minlength=int(instance.max()) + 1)[instance])
-
-
-def _terms(mix: list[list[object]], total: Floats) -> list[object]:
-    """Return one term for each coefficient that is not 0."""
-    rows, levels = np.nonzero(total)
-    return [float(total[i, j]) * mix[i][j] for i, j in zip(rows.tolist(), levels.tolist(), strict=True)]  # type: ignore[operator]
