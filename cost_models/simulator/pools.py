@@ -5,6 +5,7 @@ less (Bertsekas & Gallager, Data Networks, section 6.5.2; progressive filling). 
 through others, are in different pools, so that an event changes the rates of one pool alone.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -16,6 +17,8 @@ SAME_TIME_S = 1e-13
 """Completions this close together are one event."""
 SATURATED = 1e-9
 """Share of a capacity that rounding may leave over."""
+MOST_KEPT = 1 << 20
+"""Numbers of rates, and of what they follow from, that alike pools keep at most: 8 MiB."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,26 @@ class Moving:
         )
 
 
+class KnownRates:
+    """The rates of transfers that shared the same before, in alike pools: steps, passes and nodes repeat themselves."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[bytes, ...], tuple[Floats, Floats]] = {}
+        self._numbers = 0
+
+    def of(self, moving: Moving, late: Flags, make: Callable[[], tuple[Floats, Floats]]) -> tuple[Floats, Floats]:
+        """Rates [a] and loads [r] of what is moving, of which some is `late` [a]; made where they are not known."""
+        parts = (moving.resource, moving.weight, moving.hub, moving.share, late)
+        key = tuple(part.tobytes() for part in parts)
+        if key not in self._known:
+            made = make()
+            self._numbers += sum(part.size for part in (*parts, *made))
+            if self._numbers > MOST_KEPT:
+                self._known, self._numbers = {}, 0
+            self._known[key] = made
+        return self._known[key]
+
+
 @dataclass
 class Pool:
     """Transfers that may share resources with each other, and with no others; resources are numbered within it."""
@@ -92,6 +115,8 @@ class Pool:
     hub_weight: Floats
     """[e]"""
     hub_count: int
+    known: KnownRates
+    """Shared with pools of the same capacities and hubs."""
     active: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     """[a] transfers that are moving."""
     finish: Floats = field(default_factory=lambda: np.zeros(0))
@@ -114,8 +139,10 @@ class Pool:
         if not self.starting and not kept.any():
             self._empty()
             return
-        freed = self._load_of(self.transfers.of(self.active[~kept]), self.rate[~kept])
-        must_share = bool(self.starting) or (not kept.all() and self._frees(freed, kept))
+        must_share, freed = bool(self.starting), None
+        if not must_share and not kept.all():
+            freed = self._load_of(self.transfers.of(self.active[~kept]), self.rate[~kept])
+            must_share = self._frees(freed, kept)
         remaining = (self.remaining - (now - self.since) * self.rate)[kept]
         self.active, self.rate, self.finish = self.active[kept], self.rate[kept], self.finish[kept]
         self.remaining = self.remaining[kept]
@@ -128,8 +155,8 @@ class Pool:
             self.remaining = remaining
             with np.errstate(divide="ignore"):
                 self.finish = now + remaining / self.rate  # never, for those that get nothing
-        else:
-            self.load = self.load - freed if len(self.active) else np.zeros(len(self.capacity))
+        elif freed is not None:
+            self.load = self.load - freed
         self.version += 1
 
     def _empty(self) -> None:
@@ -161,8 +188,12 @@ class Pool:
     def _fair_rates(self) -> tuple[Floats, Floats]:
         """[a] max-min fair rates, first of those that do not yield, then of the others from what is left; and [r] the
         load that they make."""
-        rate, slack = np.zeros(len(self.active)), self.capacity.copy()
         moving, late = self.transfers.of(self.active), self.transfers.yields[self.active]
+        return self.known.of(moving, late, lambda: self._filled(moving, late))
+
+    def _filled(self, moving: Moving, late: Flags) -> tuple[Floats, Floats]:
+        """The same by filling."""
+        rate, slack = np.zeros(len(late)), self.capacity.copy()
         for growing in (~late, late):
             if growing.any():
                 self._fill(moving, growing, rate, slack)
@@ -217,21 +248,14 @@ def divided(arrays: Arrays, capacity: Floats, hubs: Hubs) -> tuple[list[Pool], I
         np.where(arrays.hub == NONE, 0.0, arrays.share).T.copy(),
         arrays.yields,
     )
-    pools = []
+    pools, known = [], dict[tuple[bytes, ...], KnownRates]()
     for number in used:
         members = np.flatnonzero(label[:resources] == number)
         entries = np.flatnonzero(label[hubs.hub + resources] == number)
-        pools.append(
-            Pool(
-                transfers,
-                members,
-                capacity[members],
-                local[hubs.hub[entries] + resources],
-                local[hubs.resource[entries]],
-                hubs.weight[entries],
-                int((label[resources:] == number).sum()),
-            )
-        )
+        own, entry, behind = capacity[members], local[hubs.hub[entries] + resources], local[hubs.resource[entries]]
+        weight, hub_count = hubs.weight[entries], int((label[resources:] == number).sum())
+        shared = known.setdefault(tuple(part.tobytes() for part in (own, entry, behind, weight)), KnownRates())
+        pools.append(Pool(transfers, members, own, entry, behind, weight, hub_count, shared))
     return pools, pool_of
 
 

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from cost_models.simulator import pools
 from cost_models.simulator.engine import Engine
-from cost_models.simulator.graph import NONE, Floats, Graph, Hubs, Ints, Use
+from cost_models.simulator.graph import NONE, Flags, Floats, Graph, Hubs, Ints, Use
 from cost_models.simulator.pools import divided
 
 
@@ -71,10 +72,10 @@ def test_transfers_share_a_pool_through_others_and_through_hubs() -> None:
         graph.move(one(1.0), on(*used))
     graph.move(one(1.0), on(3), [Use(np.array([0]), np.ones(1))])
     graph.move(one(0.0), on(1))
-    pools, pool_of = divided(graph.arrays(), np.ones(5), Hubs(np.array([0, 0]), np.array([2, 3]), np.ones(2)))
-    assert [pool.resources.tolist() for pool in pools] == [[0, 1], [2, 3], [4]]
+    found, pool_of = divided(graph.arrays(), np.ones(5), Hubs(np.array([0, 0]), np.array([2, 3]), np.ones(2)))
+    assert [pool.resources.tolist() for pool in found] == [[0, 1], [2, 3], [4]]
     assert pool_of.tolist() == [NONE, 0, 0, 1, 2, 1, NONE]
-    assert [pool.hub_count for pool in pools] == [0, 1, 0]
+    assert [pool.hub_count for pool in found] == [0, 1, 0]
 
 
 def test_a_graph_that_moves_nothing_has_no_pool() -> None:
@@ -97,3 +98,41 @@ def test_what_ends_frees_what_it_used() -> None:
     assert pool.rate.tolist() == [2.0]
     assert pool.finish.tolist() == [2.0]
     assert pool.load.tolist() == [2.0]
+
+
+@pytest.mark.parametrize("most_kept", [pools.MOST_KEPT, 40])
+def test_rates_that_are_known_are_those_that_would_be_filled(monkeypatch: pytest.MonkeyPatch, most_kept: int) -> None:
+    """Random transfers, some over a hub, some yielding, repeated on three copies of five links, of which one is
+    slower: each moment is the same with rates made anew, and with few of them kept; most are not made anew."""
+    random, graph = np.random.default_rng(5), Graph()
+    before: Ints | None = None
+    for _ in range(4):
+        link, amount = random.integers(0, 5, 6), random.uniform(1.0, 9.0, 6)
+        for _ in range(2):
+            ends = []
+            for copy in range(3):
+                uses = [Use(link + 5 * copy, np.ones(6)), Use((link[::-1] + 5 * copy), np.full(6, 0.5))]
+                hub = [Use(np.where(link > 2, copy, NONE), np.ones(6))]
+                for some, late in ((slice(0, 4), False), (slice(4, 6), True)):
+                    used, through = ([Use(use.of[some], use.weight[some]) for use in each] for each in (uses, hub))
+                    after = None if before is None else before[:1]
+                    ends.append(graph.move(amount[some] + copy, used, through, [after], yields=late))
+            before = graph.join(np.zeros(18, dtype=int), np.concatenate(ends))
+    hubs = Hubs(np.repeat(np.arange(3), 5), np.arange(15), np.full(15, 0.1))
+    capacity = np.concatenate([np.ones(10), np.full(5, 0.7)])
+    made = [0]
+    filled = pools.Pool._filled
+
+    def counted(self: pools.Pool, moving: pools.Moving, late: Flags) -> tuple[Floats, Floats]:
+        made[0] += 1
+        return filled(self, moving, late)
+
+    monkeypatch.setattr(pools.Pool, "_filled", counted)
+    monkeypatch.setattr(pools, "MOST_KEPT", most_kept)
+    run = Engine(graph, capacity, hubs).run()
+    with_memory = made[0]
+    monkeypatch.setattr(pools.KnownRates, "of", lambda _self, _moving, _late, make: make())
+    anew = Engine(graph, capacity, hubs).run()
+    assert run.start.tolist() == anew.start.tolist()
+    assert run.end.tolist() == anew.end.tolist()
+    assert with_memory * (1.5 if most_kept > 40 else 1.0) < made[0] - with_memory + 1
