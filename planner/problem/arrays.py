@@ -23,6 +23,7 @@ from planner.problem.extremes import Extremes
 from planner.problem.numbers import Bools, Floats, Ints
 from planner.problem.regions import CapacityRegions, TableGroup, capacity_regions_of
 from planner.problem.row_shares import RowShares
+from planner.problem.shared_instances import SharedInstances
 from planner.problem.sites import Reach, Sites
 from planner.problem.stage_limits import StageLimits
 
@@ -284,6 +285,16 @@ class Problem:
     def sites_of(self, block: int) -> Sites:
         """Where the block may be."""
         return self.sites[int(self.block_extent[block])]
+
+    @cached_property
+    def shared_resources(self) -> SharedInstances:
+        """Whom loads of a rank meet, too."""
+        return SharedInstances(self.resource_of_rank, self.kind_of_rank)
+
+    @cached_property
+    def shared_pools(self) -> SharedInstances:
+        """Whose memory bytes of a rank take, too."""
+        return SharedInstances(self.pool_of_rank, self.kind_of_rank)
 
     @cached_property
     def extremes(self) -> Extremes:

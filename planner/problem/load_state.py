@@ -28,8 +28,6 @@ class LoadState:
         for m, (pool, capacity) in enumerate(zip(problem.pool_of_rank, problem.pool_capacity, strict=True)):
             taken = np.bincount(pool, minlength=len(capacity)) * problem.base_bytes[m]
             self.free[m] = (capacity - taken)[pool]
-        self._column_groups = _groups(problem.resource_of_rank)
-        self._tier_groups = _groups(problem.pool_of_rank)
 
     def copy(self) -> "LoadState":
         """The same loads and free memory, to grow on its own."""
@@ -42,23 +40,13 @@ class LoadState:
         if not isinstance(ranks, slice):
             item_load, item_bytes = (self._on_all_ranks(values, ranks) for values in (item_load, item_bytes))
             ranks = slice(0, self._problem.world)
-        if ranks.start == 0 and ranks.stop == self._problem.world:
-            self.load += _of_instances(item_load, self._column_groups)
-            self.free -= _of_instances(item_bytes, self._tier_groups)
+        problem = self._problem
+        if ranks.start == 0 and ranks.stop == problem.world:
+            self.load += problem.shared_resources.met(item_load)
+            self.free -= problem.shared_pools.met(item_bytes)
             return
-        for target, values, groups in (
-            (self.load, item_load, self._column_groups),
-            (self.free, -item_bytes, self._tier_groups),
-        ):
-            for rows, instance, first, last, _ in groups:
-                touched = instance[ranks]
-                if touched[-1] - touched[0] == len(first) - 1:
-                    target[rows] += values[rows]
-                    continue
-                reach = slice(first[ranks.start], last[ranks.stop - 1])
-                opens = np.flatnonzero(touched[1:] != touched[:-1]) + 1
-                total = np.add.reduceat(values[rows], np.concatenate([[0], opens]), axis=1)
-                target[rows, reach] += total[:, instance[reach] - touched[0]]
+        problem.shared_resources.charge(self.load, item_load, ranks)
+        problem.shared_pools.charge(self.free, -item_bytes, ranks)
 
     def _on_all_ranks(self, values: Floats, ranks: Ints) -> Floats:
         """[R, W] of values [R, n] on these ranks."""
@@ -68,16 +56,13 @@ class LoadState:
 
     def add_on_rank(self, load: Floats, size: Floats, rank: int) -> None:
         """Charge one rank: `load` [C] seconds and `size` [M] bytes (negative ones take a block away)."""
-        for rows, _, first, last, _ in self._column_groups:
-            self.load[rows, first[rank] : last[rank]] += load[rows][:, None]
-        for rows, _, first, last, _ in self._tier_groups:
-            self.free[rows, first[rank] : last[rank]] -= size[rows][:, None]
+        self._problem.shared_resources.charge_rank(self.load, load, rank)
+        self._problem.shared_pools.charge_rank(self.free, -size, rank)
 
     def add_everywhere(self, per_kind: Floats) -> None:
         """Charge every rank `per_kind` [K, C] seconds."""
-        if not per_kind.any():
-            return
-        self.load += _of_instances(per_kind[self._problem.kind_of_rank].T, self._column_groups)
+        if per_kind.any():
+            self.load += self._problem.shared_resources.met_everywhere(per_kind)
 
     def stage_seconds(self) -> Floats:
         """[S]"""
@@ -93,39 +78,6 @@ class LoadState:
     def overflow_bytes(self) -> float:
         """Bytes by which the fullest pool is over its capacity; 0 when everything fits."""
         return float(max(0.0, -self.free.min()))
-
-
-_Groups = list[tuple[Ints | slice, Ints, Ints, Ints, Ints]]
-
-
-def _groups(instances: Ints) -> _Groups:
-    """Rows of `instances` [R, W] that are shared alike: (rows, a slice where they follow each other, instance [W],
-    first and last + 1 rank of it [W], first rank of each).
-
-    Instances are consecutive ranks, so one slice updates all who share one.
-    """
-    rows_of_instance: dict[bytes, list[int]] = {}
-    for row, instance in enumerate(instances):
-        rows_of_instance.setdefault(instance.tobytes(), []).append(row)
-    groups = []
-    for rows in rows_of_instance.values():
-        instance = instances[rows[0]]
-        first = np.searchsorted(instance, instance, side="left")
-        last = np.searchsorted(instance, instance, side="right")
-        follow = rows == list(range(rows[0], rows[-1] + 1))
-        some = slice(rows[0], rows[-1] + 1) if follow else np.array(rows)
-        groups.append((some, instance, first, last, np.unique(first)))
-    return groups
-
-
-def _of_instances(values: Floats, groups: _Groups) -> Floats:
-    """[R, W] what each rank meets at its instances, of the `values` [R, W] that the ranks themselves ask for."""
-    met = values
-    for rows, instance, first, _, opens in groups:
-        if len(opens) < len(first):
-            met = values.copy() if met is values else met
-            met[rows] = np.add.reduceat(values[rows], opens, axis=1)[:, instance - instance[0]]
-    return met
 
 
 def load_state(problem: Problem, placement: Placement) -> LoadState:
