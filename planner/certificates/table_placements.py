@@ -70,10 +70,10 @@ class TableEnumeration:
                     raise WorkExceededError
         if not items:
             return None
-        count = np.zeros((len(items), len(pairs)))
-        for i, placement in enumerate(items):
-            for pair in placement:
-                count[i, number[pair]] += 1.0
+        row = np.repeat(np.arange(len(items)), [len(placement) for placement in items])
+        pair = np.array([number[each] for placement in items for each in placement], dtype=np.int64)
+        count = np.bincount(row * len(pairs) + pair, minlength=len(items) * len(pairs)).astype(float)
+        count = count.reshape(len(items), len(pairs))
         added = product(count, rows.reshape(len(rows), -1)).reshape(len(count), *rows.shape[1:])
         kept = np.ones(len(items), dtype=bool)
         covers = np.stack([self._ranks_of(block, place) for block, place in pairs])
@@ -120,17 +120,17 @@ class TableEnumeration:
         problem = self._problem
         start, stop = problem.block_start[option : option + 2].tolist()
         places_of = {block: places[block] for block in range(start, stop)}
+        pairs_of = {block: [(block, place) for place in places_of[block]] for block in places_of}
         is_colocated, is_apart = bool(problem.option_colocated[option]), bool(problem.option_apart[option])
         for counts in self._counts(option, places_of):
             if math.prod(math.comb(len(places_of[b]) + n - 1, n) for b, n in counts) > MOST_PLACEMENTS:
                 raise WorkExceededError
-            groups = [itertools.combinations_with_replacement(places_of[b], n) for b, n in counts]
+            groups = [itertools.combinations_with_replacement(pairs_of[b], n) for b, n in counts]
             for combination in itertools.product(*groups):
-                items = [(b, place) for (b, _), at in zip(counts, combination, strict=True) for place in at]
-                on = [place for _, place in items]
-                if is_apart and len(set(on)) < len(on):
+                items = list(itertools.chain.from_iterable(combination))
+                if is_apart and len({place for _, place in items}) < len(items):
                     continue
-                if not is_colocated or self._is_on_one_node(on):
+                if not is_colocated or self._is_on_one_node([place for _, place in items]):
                     yield items
 
     def _is_on_one_node(self, ranks: list[int]) -> bool:
