@@ -132,8 +132,7 @@ class _SplitCosts:
         least, most = self.least[loads, None, None], self.most[loads, None, None]
         if (least > 0).any():
             np.maximum(fuller, least, out=fuller)
-        if (fuller > most).any():
-            np.minimum(fuller, most, out=fuller)
+        np.minimum(fuller, most, out=fuller)
         for _ in range(self.squarings):
             np.square(fuller, out=fuller)
         return np.asarray(fuller)
@@ -209,10 +208,14 @@ class _SplitMemory:
 
 
 def _split_memory(bins: Bins, paired: PairedItems) -> _SplitMemory:
-    size = _flat(np.where((paired.items >= 0)[:, :, None, None], bins.item_bytes[paired.items], 0.0), np.float64)
-    room_left, room_right = (_flat(side[:, None], np.float64) for side in paired.free)
+    item_bytes = bins.item_bytes.reshape(len(bins.item_bytes), -1)
+    free_left, free_right = (side.reshape(len(side), -1) for side in paired.free)
+    least_free = np.minimum(free_left, free_right)
+    some = np.flatnonzero(item_bytes.any(axis=0) | (least_free < -ROUNDING_BYTES).any(axis=0))
+    room_left, room_right, least_room = (free[:, some].T[..., None] for free in (free_left, free_right, least_free))
+    size = np.where(paired.items >= 0, item_bytes.T[some][:, paired.items], 0.0)
     on_left = (size * paired.at_left).sum(axis=2, keepdims=True)
-    concerned = size.any(axis=2, keepdims=True) | (np.minimum(room_left, room_right) < -ROUNDING_BYTES)
+    concerned = size.any(axis=2, keepdims=True) | (least_room < -ROUNDING_BYTES)
     most = np.where(concerned, room_left + on_left + ROUNDING_BYTES, np.inf)
     least = np.where(concerned, on_left - room_right - ROUNDING_BYTES, -np.inf)
     used = np.flatnonzero(concerned.any(axis=(1, 2)))
@@ -232,13 +235,17 @@ def _distinct(loads: Singles, smoothing: Smoothing) -> tuple[Ints, Ints, Singles
     weight = np.resize(smoothing.weight, len(loads)).astype(np.float32)
     changed = loads[:, :, :-2].any(axis=(1, 2))
     flat = loads.reshape(len(loads), loads.shape[1] * loads.shape[2])
-    mark, margin = flat.sum(axis=1).tolist(), 1e-8 + 1e-5 * np.abs(flat)
+    mark = flat.sum(axis=1).tolist()
     kept: list[int] = []
     for row in np.flatnonzero(changed).tolist():
-        near = [k for k in kept if abs(mark[k] - mark[row]) <= 1e-4 * abs(mark[row])]
-        same = [k for k in near if (np.abs(flat[k] - flat[row]) <= margin[row]).all()]
-        if same:
-            weight[same[0]] += weight[row]
+        for k in kept:
+            if abs(mark[k] - mark[row]) <= 1e-4 * abs(mark[row]) and _are_alike(flat[k], flat[row]):
+                weight[k] += weight[row]
+                break
         else:
             kept.append(row)
     return np.array(kept, dtype=np.int64), np.flatnonzero(~changed), weight
+
+
+def _are_alike(row: Singles, other: Singles) -> bool:
+    return bool((np.abs(row - other) <= 1e-8 + 1e-5 * np.abs(other)).all())

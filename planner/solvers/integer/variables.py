@@ -64,13 +64,15 @@ class Choices:
     @classmethod
     def of(cls, problem: Problem) -> "Choices":
         """All that kinds of ranks and rank sets leave."""
-        places = [np.zeros(0, dtype=np.int64)]
-        for number, extent in enumerate(problem.block_extent.tolist()):
-            may_hold, sites = problem.may_hold(number), problem.sites[extent]
-            if sites.reach == "world":
-                places.append(np.full(int(may_hold.all()), NOWHERE))
-            else:
-                places.append(np.flatnonzero(sites.all(may_hold)))
+        places, known = [np.zeros(0, dtype=np.int64)], dict[tuple[int, int, bytes], Ints]()
+        sets, allowed = problem.table_rank_set[problem.table_of_block].tolist(), np.ascontiguousarray(problem.allowed.T)
+        for number, (extent, rank_set) in enumerate(zip(problem.block_extent.tolist(), sets, strict=True)):
+            alike = extent, rank_set, allowed[number].tobytes()
+            if alike not in known:
+                may_hold, sites = problem.may_hold(number), problem.sites[extent]
+                is_wide = sites.reach == "world"
+                known[alike] = np.full(int(may_hold.all()), NOWHERE) if is_wide else np.flatnonzero(sites.all(may_hold))
+            places.append(known[alike])
         counts = np.array([len(each) for each in places[1:]], dtype=np.int64)
         splittable = problem.option_units > 0
         start = problem.block_start[:-1]
