@@ -20,6 +20,8 @@ MOST_PLACEMENTS = 4_000
 NUMBERS_PER_PAIR = 8
 """Numbers that take as long as one of the numbers of a block at a place, which are worked out one block at a time."""
 
+Counts = list[tuple[int, int]]
+"""(block, how often) of what makes up an option."""
 PlacedRows = dict[tuple[int, int], Floats]
 """[R, W] what a block adds at a place, by (block, place)."""
 
@@ -62,8 +64,8 @@ class TableEnumeration:
         for block, place in number:
             places_of[block].append(place)
         items: list[list[tuple[int, int]]] = []
-        for option in range(problem.option_start[table], problem.option_start[table + 1]):
-            for placement in self._placements_of_option(option, places_of):
+        for option, counts in self._ways(table, places_of):
+            for placement in self._placements_of_option(option, counts, places_of):
                 items.append(placement)
                 self._budget.spend(bounds.base.size)
                 if len(items) > MOST_PLACEMENTS:
@@ -115,29 +117,40 @@ class TableEnumeration:
         holds[self._problem.sites_of(block).ranks(place)] = 1.0
         return holds
 
-    def _placements_of_option(self, option: int, places: dict[int, list[int]]) -> Iterator[list[tuple[int, int]]]:
-        """Items of each placement of an option whose blocks may be at some `places` each."""
-        problem = self._problem
-        start, stop = problem.block_start[option : option + 2].tolist()
-        places_of = {block: places[block] for block in range(start, stop)}
-        pairs_of = {block: [(block, place) for place in places_of[block]] for block in places_of}
-        is_colocated, is_apart = bool(problem.option_colocated[option]), bool(problem.option_apart[option])
-        for counts in self._counts(option, places_of):
-            if math.prod(math.comb(len(places_of[b]) + n - 1, n) for b, n in counts) > MOST_PLACEMENTS:
-                raise WorkExceededError
-            groups = [itertools.combinations_with_replacement(pairs_of[b], n) for b, n in counts]
-            for combination in itertools.product(*groups):
-                items = list(itertools.chain.from_iterable(combination))
-                if is_apart and len({place for _, place in items}) < len(items):
-                    continue
-                if not is_colocated or self._is_on_one_node([place for _, place in items]):
-                    yield items
+    def _ways(self, table: int, places: dict[int, list[int]]) -> list[tuple[int, Counts]]:
+        """Options of a table and of which blocks each is made up, whose `places` are known. Raises WorkExceededError
+        where these can be put in too many ways, before any of them is written down."""
+        problem, ways, least = self._problem, list[tuple[int, Counts]](), 0
+        for option in range(problem.option_start[table], problem.option_start[table + 1]):
+            start, stop = problem.block_start[option : option + 2].tolist()
+            is_free = not (problem.option_colocated[option] or problem.option_apart[option])
+            for counts in self._counts(option, {block: places[block] for block in range(start, stop)}):
+                combinations = math.prod(math.comb(len(places[b]) + n - 1, n) for b, n in counts)
+                least += combinations if is_free else 0
+                if max(combinations, least) > MOST_PLACEMENTS:
+                    raise WorkExceededError
+                ways.append((option, counts))
+        return ways
+
+    def _placements_of_option(
+        self, option: int, counts: Counts, places: dict[int, list[int]]
+    ) -> Iterator[list[tuple[int, int]]]:
+        """Items of each placement of an option made up of some blocks, which may be at some `places` each."""
+        is_colocated, is_apart = bool(self._problem.option_colocated[option]), bool(self._problem.option_apart[option])
+        pairs = ([(block, place) for place in places[block]] for block, _ in counts)
+        groups = (itertools.combinations_with_replacement(of, n) for of, (_, n) in zip(pairs, counts, strict=True))
+        for combination in itertools.product(*groups):
+            items = list(itertools.chain.from_iterable(combination))
+            if is_apart and len({place for _, place in items}) < len(items):
+                continue
+            if not is_colocated or self._is_on_one_node([place for _, place in items]):
+                yield items
 
     def _is_on_one_node(self, ranks: list[int]) -> bool:
         """Whether the ranks are different ones of one node."""
         return len(set(ranks)) == len(ranks) and len({int(self._problem.node_of_rank[rank]) for rank in ranks}) == 1
 
-    def _counts(self, option: int, places_of: dict[int, list[int]]) -> Iterator[list[tuple[int, int]]]:
+    def _counts(self, option: int, places_of: dict[int, list[int]]) -> Iterator[Counts]:
         """(block, how often) of each way to make up an option of blocks that have a place."""
         problem = self._problem
         whole = int(problem.option_units[option])
