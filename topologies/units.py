@@ -62,9 +62,21 @@ def _registry() -> "pint.UnitRegistry[float]":
     return registry
 
 
-_TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
-"""Seconds of the units in which flags say most times, so that these need no units library, which takes a quarter of a
-second to load."""
+_PREFIXES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
+_BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0**50}
+_USUAL: dict[str, dict[str, float]] = {
+    "second": {"s": 1.0, "ms": 1e-3, "us": 1e-6},
+    "byte": {p + n: f * of for p, f in (_PREFIXES | _BINARY).items() for n, of in (("B", 1.0), ("b", 0.125))},
+    "byte / second": {
+        p + n: f * of for p, f in (_PREFIXES | _BINARY).items() for n, of in (("B/s", 1.0), ("b/s", 0.125))
+    },
+    "flop / second": {prefix + name: factor for prefix, factor in _PREFIXES.items() for name in ("FLOP/s", "FLOPS")},
+    "io / second": {f"{prefix}IOPS": factor for prefix, factor in _PREFIXES.items()},
+    "watt": {f"{prefix}W": factor for prefix, factor in _PREFIXES.items()},
+    "dollar / hour": {"dollar/h": 1.0, "USD/h": 1.0},
+}
+"""What the units that clusters and flags are mostly described in are of the unit of their field, so that these need no
+units library, which takes a quarter of a second to load; the library's numbers to the last bit."""
 _MOST_CHARACTERS = 100
 """The most characters of a quantity: patterns and the units library take milliseconds, or more, for thousands."""
 # A number, then a unit that may itself hold digits only as an exponent: no arithmetic is evaluated.
@@ -81,8 +93,8 @@ def parse_quantity(text: str, unit: str, example: str) -> float:
     if quantity is None:
         raise ValueError(f"{shown(text)} is not a quantity; write a number and a unit, for example {example}")
     number, name = float(quantity[1]), quantity[2].replace("$", "dollar").strip()
-    is_usual = unit == "second" and name in _TIMES
-    value = number * _TIMES[name] if is_usual else _converted(text, number, name, unit, example)
+    factor = _USUAL.get(unit, {}).get(name)
+    value = _converted(text, number, name, unit, example) if factor is None else number * factor
     if not math.isfinite(value):
         raise ValueError(f"{shown(text)} is not a finite number")
     return value

@@ -1,6 +1,8 @@
 """Quantities with units: what they mean, what is refused, and that a dumped model reads back."""
 
 import math
+import subprocess
+import sys
 import time
 
 import pytest
@@ -10,6 +12,7 @@ from pydantic import ValidationError
 
 from topologies.documents import Record
 from topologies.units import (
+    _USUAL,
     ByteCount,
     BytesPerSecond,
     DollarsPerHour,
@@ -145,16 +148,31 @@ def test_what_is_in_the_unit_already_needs_no_library(number: float) -> None:
     """The shorter way of reading gives the number that the units library gives, to the last bit."""
     for name, suffix in (("byte / second", "B/s"), ("second", "s"), ("dollar / hour", "USD/h"), ("watt", "W")):
         text = f"{number!r}{suffix}"
-        assert _as_dumped(text, suffix) == parse_quantity(text, name, "1") == number
+        assert _as_dumped(text, suffix) == _converted(text, float(number), suffix, name, "1") == number
     assert _as_dumped("40GB", "B") is None
     assert _as_dumped("2us", "s") is None
     assert _as_dumped("1e999B", "B") is None
 
 
-@given(st.floats(0, 1e6), st.sampled_from(["s", "ms", "us"]))
-def test_usual_times_are_those_of_the_library(number: float, name: str) -> None:
+USUAL = [(unit, name) for unit, names in _USUAL.items() for name in names]
+
+
+@given(st.floats(0, 1e6) | st.integers(0, 10**6), st.sampled_from(USUAL))
+def test_usual_units_are_those_of_the_library(number: float, usual: tuple[str, str]) -> None:
     """To the last bit."""
-    assert parse_quantity(f"{number!r} {name}", "second", "2us") == _converted("", number, name, "second", "2us")
+    unit, name = usual
+    assert parse_quantity(f"{number!r} {name}", unit, "1") == _converted("", float(number), name, unit, "1")
+
+
+@pytest.mark.parametrize(("unit", "name"), USUAL)
+def test_each_usual_unit_is_that_of_the_library(unit: str, name: str) -> None:
+    assert _USUAL[unit][name] == _converted("", 1.0, name, unit, "1")
+
+
+def test_a_topology_in_usual_units_loads_no_library() -> None:
+    """Nor does one of the catalog."""
+    code = "import sys, topologies.loading as of; of.load_topology('zionex-16'); sys.exit('pint' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 @pytest.mark.parametrize(("value", "share"), [("1%", 0.01), ("100%", 1.0), (1.0, 1.0), ("0.5", 0.5), (0, 0.0)])
