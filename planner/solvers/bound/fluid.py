@@ -147,6 +147,12 @@ class Fluid:
         """Their blocks."""
         return np.flatnonzero(np.isin(self.problem.block_option, self._manifold))
 
+    @cached_property
+    def _start_in_manifold(self) -> Ints:
+        """Where the blocks of each begin among these."""
+        lengths = np.diff(self.problem.block_start)[self._manifold]
+        return lengths.cumsum() - lengths
+
     # -- pricing -----------------------------------------------------------------------------------------------
 
     def price(self, multipliers: Multipliers, usable: Bools | None = None) -> tuple[Floats, Ints]:
@@ -158,7 +164,7 @@ class Fluid:
         cheapest, choice = np.full(len(has_blocks), np.inf), chosen[:-1].copy()
         if len(start):
             cheapest[has_blocks] = np.minimum.reduceat(values, start)
-            cheapest_choices = np.flatnonzero(values == np.repeat(cheapest, np.diff(chosen)))
+            cheapest_choices = np.flatnonzero(values == cheapest[self.problem.table_of_block])
             choice[has_blocks] = cheapest_choices[np.searchsorted(cheapest_choices, start)]
         return cheapest, choice
 
@@ -175,20 +181,21 @@ class Fluid:
         whole = value * self._times
         values = whole
         if len(self._manifold):
-            start = problem.block_start[:-1]
-            sums = np.add.reduceat(whole, start)[self._manifold]
+            sums = np.add.reduceat(whole[self._of_manifold], self._start_in_manifold)
             values[self._of_manifold] = np.inf
-            values[start[self._manifold]] = sums
+            values[problem.block_start[self._manifold]] = sums
         for (table, stage), weight in multipliers.of_table.items():
             own = slice(int(problem.table_block_start[table]), int(problem.table_block_start[table + 1]))
             values[own] += weight * self._peaks_of_table(table)[:, stage]
         return values
 
-    def block_values(self, multipliers: Multipliers, more: Floats | float = 0.0) -> Floats:
+    def block_values(self, multipliers: Multipliers, more: Floats | None = None) -> Floats:
         """[B] what each block costs at the multipliers, on the kind of rank where it costs least; `more` [K, B] on
         top."""
         problem = self.problem
-        local = self._local_values(multipliers) + more
+        local = self._local_values(multipliers)
+        if more is not None:
+            local = local + more
         everywhere = np.zeros(local.shape[1])
         for kind, weight in enumerate(self._everywhere_weight(multipliers)[:, self._wide_columns]):
             _add_rows(everywhere, weight, self._everywhere[kind])
@@ -212,7 +219,7 @@ class Fluid:
         kind."""
         kinds = self.problem.kinds
         both = np.concatenate([multipliers.weight * self._counted, multipliers.byte], axis=1)
-        both[:kinds] = np.concatenate([multipliers.weight, multipliers.byte], axis=1)[:kinds]
+        both[:kinds, : self._columns] = multipliers.weight[:kinds]
         cost = self._cost if blocks is None else self._cost[:, :, blocks]
         local = np.zeros((kinds, cost.shape[2]))
         for kind in range(kinds):

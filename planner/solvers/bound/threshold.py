@@ -50,22 +50,20 @@ def _stage_bound(fluid: Fluid, multipliers: Multipliers, stage: int) -> float:
     return max(0.0, float(floors[stage]), least)
 
 
-def proven_s(fluid: Fluid, multipliers: Multipliers, threshold_s: float) -> float:
-    """What multipliers prove of all placements with a threshold: a faster plan may only hold some of the blocks."""
-    usable = step_of_block(fluid, multipliers) < threshold_s
-    return min(threshold_s, fluid.bound(multipliers, usable)[0])
-
-
 def tighten(fluid: Fluid, relaxed: FluidSolution, step_s: float, known: Bound | None = None) -> Bound:
     """The best bound that thresholds below the plan's `step_s` prove; at least the relaxation's or the known one."""
     best = Bound(relaxed.bound_s, relaxed.multipliers, None) if known is None else known
     low, high, multipliers = best.seconds, step_s, best.multipliers
+    step_with: Floats | None = None
     for _ in range(ROUNDS):
         if high - low <= (LONE_WORTHWHILE if relaxed.lone else WORTHWHILE) * low:
             break
         z = (low + high) / 2
-        multipliers = _best_prices(fluid, step_of_block(fluid, multipliers) < z, relaxed.lone, z) or multipliers
-        proven = proven_s(fluid, multipliers, z)
+        step_with = step_of_block(fluid, multipliers) if step_with is None else step_with
+        prices = _best_prices(fluid, step_with < z, relaxed.lone, z)
+        if prices is not None:
+            multipliers, step_with = prices, step_of_block(fluid, prices)
+        proven = min(z, fluid.bound(multipliers, step_with < z)[0])
         if proven > best.seconds:
             best = Bound(proven, multipliers, z)
         if proven >= z:

@@ -6,7 +6,7 @@ import pytest
 from planner.problem.load_state import load_state
 from planner.solvers.bound.cutting_planes import solve_relaxation
 from planner.solvers.bound.fluid import Fluid
-from planner.solvers.bound.threshold import least_of_stages, proven_s, step_of_block, tighten
+from planner.solvers.bound.threshold import least_of_stages, step_of_block, tighten
 from tests.oracles.brute_force import optimum
 from tests.oracles.instances import tiny_instance
 from tests.oracles.placements import tiny_placement
@@ -26,7 +26,9 @@ def test_a_threshold_raises_the_bound_up_to_the_optimum() -> None:
         bound = tighten(fluid, relaxed, best.step_s)
         assert relaxed.bound_s <= bound.seconds <= best.step_s * (1 + 1e-12)
         if bound.threshold_s is not None:
-            assert proven_s(fluid, bound.multipliers, bound.threshold_s) == pytest.approx(bound.seconds, rel=1e-12)
+            usable = step_of_block(fluid, bound.multipliers) < bound.threshold_s
+            proven_s = min(bound.threshold_s, fluid.bound(bound.multipliers, usable)[0])
+            assert proven_s == pytest.approx(bound.seconds, rel=1e-12)
         raised += bound.seconds > relaxed.bound_s * 1.001
     assert raised > 10
 
