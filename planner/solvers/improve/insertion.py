@@ -59,8 +59,10 @@ class _OnGroups:
 
     which: dict[int, int]
     """Which of the n each block is like."""
+    columns: Ints
+    """[c] that any of them loads."""
     load: Floats
-    """[n, C, W] of the instance that each rank uses, were the block on every site."""
+    """[n, c, W] of the instance that each rank uses, were the block on every site."""
     size: Floats
     """[n, M, W]"""
     allowed: Bools
@@ -276,7 +278,8 @@ class Insertion:
         if (table, extent) not in self._on_groups:
             self._on_groups[table, extent] = self._gathered(table, extent)
         blocks = self._on_groups[table, extent]
-        growth = np.where(blocks.allowed, self._target.wide_growth(state, blocks.load, blocks.size), np.inf)
+        wide = self._target.wide_growth(state, blocks.load, blocks.size, blocks.columns)
+        growth = np.where(blocks.allowed, wide, np.inf)
         return self._problem.sites[extent].sum(growth)
 
     def _gathered(self, table: int, extent: int) -> _OnGroups:
@@ -290,7 +293,9 @@ class Insertion:
         different = sorted({*like.values()})
         load, size = (np.stack(of) for of in zip(*(self._wide.total(block) for block in different), strict=True))
         allowed = self._problem.allowed[self._kind[None], np.array(different)[:, None]]
-        return _OnGroups({block: different.index(other) for block, other in like.items()}, load, size, allowed)
+        columns = np.flatnonzero(load.any(axis=(0, 2)))
+        which = {block: different.index(other) for block, other in like.items()}
+        return _OnGroups(which, columns, np.ascontiguousarray(load[:, columns]), size, allowed)
 
     def _group_wide(self, candidate: _Candidate, on_sites: Floats, which: dict[int, int]) -> Offer | None:
         """Return the blocks of a group-wide option on the sites where they cost least, each on another one; `on_sites`

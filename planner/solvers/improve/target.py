@@ -98,15 +98,14 @@ class Target:
         price = self.byte[tier, ranks][:, None]
         return np.asarray(price * (size - holes) + self._byte_penalty[tier, ranks][:, None] * penalized)
 
-    def wide_growth(self, state: LoadState, load: Floats, size: Floats) -> Floats:
-        """Return each rank's part [..., W] of the growth if all instances took `load` [..., C, W] and all pools `size`
-        [..., M, W] more."""
-        now = state.load / self.aim
-        cost = self._cost(now + load / self.aim, self._price, self._penalty) - self._cost(
-            now, self._price, self._penalty
-        )
+    def wide_growth(self, state: LoadState, load: Floats, size: Floats, columns: Ints | slice = slice(None)) -> Floats:
+        """Return each rank's part [..., W] of the growth if all instances of some columns took `load` [..., c, W] and
+        all pools `size` [..., M, W] more."""
+        aim, price, penalty = self.aim[columns], self._price[columns], self._penalty[columns]
+        now = state.load[columns] / aim
+        cost = self._cost(now + load / aim, price, penalty) - self._cost(now, price, penalty)
         taken = self._byte_cost(state.free - size) - self._byte_cost(state.free)
-        return np.asarray((cost / self._sharing).sum(axis=-2) + (taken / self._pool_sharing).sum(axis=-2))
+        return np.asarray((cost / self._sharing[columns]).sum(axis=-2) + (taken / self._pool_sharing).sum(axis=-2))
 
     def _cost(self, x: Floats, price: Floats, penalty: Floats) -> Floats:
         """Return the cost of relative loads `x` on instances with these multipliers and penalties of the whole
