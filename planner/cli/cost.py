@@ -87,6 +87,7 @@ def cost(
             flags.expect_unused("without --exact", effort=effort, gap=gap, seed=seed)
     from planner.capacity.prices import load_prices
     from planner.document import spreadsheets
+    from planner.document.files import write_file
     from planner.oracle import Oracle
     from planner.oracle.changes import read_changes
 
@@ -105,7 +106,7 @@ def cost(
             costs = oracle.exact(costs, exact, **tries._asdict(), progress=tell)
     records = costs.records()
     if output is not None:
-        output.write_text(spreadsheets.of_records(records), encoding="utf-8")
+        write_file(output, spreadsheets.of_records(records).encode())
     if output is None or output_format is not Format.TABLE:
         streams.write_records(records, output_format, formats=_formats())
         return

@@ -93,12 +93,24 @@ def end_that_was_asked(asked: KeyboardInterrupt) -> tuple[ExitCode, str]:
 
 def _end_wrong(error: Any, *, as_json: bool) -> NoReturn:
     """A command line that cannot be: Typer prints how it is used, or it is a fault of the flag."""
-    error.message = printable(str(error.message), keep="\n").removeprefix("Value error, ")
+    error.message = printable(_value_fault(error) or str(error.message), keep="\n")
     if not as_json:
         raise error
     hint = getattr(error, "param_hint", None) or getattr(getattr(error, "param", None), "opts", [""])[0]
     fault = Fault("command line", 0, 0, str(hint), str(error.message) or error.format_message())
     _end(ExitCode.WRONG_COMMAND_LINE, error.format_message(), [fault], as_json=True)
+
+
+def _value_fault(error: Any) -> str:
+    """What is wrong with a value that typer had pydantic read, in the words of files' faults; "" of any other error."""
+    read_errors = getattr(error.__cause__, "errors", None)
+    if read_errors is None:
+        return ""
+    from pydantic import BaseModel
+
+    from topologies.messages import describe
+
+    return describe(read_errors()[0], BaseModel, ())
 
 
 def _what_failed(error: Exception) -> tuple[ExitCode, str]:

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from planner.cli import completions, flags, streams, templates, values
+from planner.cli.outputs import Outputs
 from planner.cli.workload_files import workload_text
 
 STARTERS = ("topology.yaml", "workload.yaml", "tables.csv", "policy.yaml")
@@ -81,6 +82,7 @@ def init(
       planner init my-model --from-model train.py:build --batch-per-rank 4096
       planner init my-model --tables tables.csv
     """
+    Outputs({}, {}, {"DIR": (directory, WORKLOAD)})
     if from_ is None:
         flags.expect_unused("without --from", nodes=nodes)
     if tables is not None or from_model is not None:
@@ -183,6 +185,8 @@ def _expect_free(directory: Path, names: Iterable[str], *, force: bool) -> None:
 
 def _write(directory: Path, texts: Mapping[str, str], *, force: bool) -> None:
     """Write the files, each with the line by which an editor finds its schema, and the schemas that are not there."""
+    from planner.document.files import make_folder, write_file
+
     _expect_free(directory, texts, force=force)
     files = {name: templates.with_modeline(name, text) for name, text in texts.items()}
     for name in texts:
@@ -191,6 +195,6 @@ def _write(directory: Path, texts: Mapping[str, str], *, force: bool) -> None:
             files[schema] = templates.schema_text(templates.KINDS[name])
     for name, text in files.items():
         path = directory / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(text.encode())
+        make_folder(path.parent)
+        write_file(path, text.encode())
         streams.write_text(str(path))

@@ -1,6 +1,7 @@
 """Where a command writes: places that can be written and hold none of its inputs, refused before any work."""
 
 import os
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -38,8 +39,7 @@ class Outputs:
             if other != flag:
                 raise typer.BadParameter(f"{path} is also the file of {other}; name two files", param_hint=flag)
         for flag, (path, _) in self._folders.items():
-            if (path.exists() or behind_links(path).is_symlink()) and not path.is_dir():
-                raise typer.BadParameter(f"{path} is not a folder; name one for the files", param_hint=flag)
+            _expect_folder(flag, path)
 
     @contextmanager
     def beside(self, flag: str) -> Iterator[None]:
@@ -91,5 +91,20 @@ def _expect_place(flag: str, file: Path) -> None:
         raise typer.BadParameter(f"there is no directory {folder}", param_hint=flag)
     if file.exists() and not os.access(file, os.W_OK):
         raise typer.BadParameter(f"{file} is read-only; name another file, or allow writing to it", param_hint=flag)
-    if not os.access(real.parent, os.W_OK):
-        raise typer.BadParameter(f"files cannot be written in {folder}", param_hint=flag)
+    _expect_room(flag, real.parent, folder)
+
+
+def _expect_folder(flag: str, folder: Path) -> None:
+    """Refuse a folder that is none, or that cannot be made or written to: there may be none, nor those above it."""
+    there = next(path for path in (folder, *folder.absolute().parents) if path.exists() or path.is_symlink())
+    if not there.is_dir():
+        raise typer.BadParameter(f"{there} is not a folder; name one for the files", param_hint=flag)
+    _expect_room(flag, there, there)
+
+
+def _expect_room(flag: str, folder: Path, named: Path | str) -> None:
+    """Refuse a folder in which no file can be made: only making one tells, which leaves nothing."""
+    try:
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise typer.BadParameter(f"files cannot be written in {named}: {error.strerror}", param_hint=flag) from None

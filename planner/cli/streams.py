@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from planner.cli import activity
 from topologies.errors import printable
@@ -73,6 +73,19 @@ def width(stream: TextIO) -> int:
         return PIPE_WIDTH
 
 
+class _Trimmed:
+    """A stream on which no line ends in blanks: where rich folds a text, or sets it in, it fills the line."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        return self._stream.write(re.sub(r" +(?=\n)", "", text))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
 def console(stream: TextIO | None = None, output: Format = Format.TABLE) -> "Console":
     """A rich console on `stream` (stdout), plain where it is not a terminal.
 
@@ -108,7 +121,7 @@ def console(stream: TextIO | None = None, output: Format = Format.TABLE) -> "Con
     file = stream or sys.stdout
     lively = is_lively(file)
     return Careful(
-        file=file,
+        file=file if lively else cast("TextIO", _Trimmed(file)),
         width=MARKDOWN_WIDTH if output is Format.MARKDOWN else width(file),
         color_system="auto" if lively else None,
         force_terminal=lively,

@@ -24,8 +24,14 @@ def groups_of(limits: Narrowing, key: str, groups: Sequence[Group]) -> list[tupl
         asked.append(((key, number), group, TableGroup(tables, zones)))
         mask = np.zeros(len(limits.names), dtype=bool)
         mask[tables] = True
-        limits.rules.append((f"{key} on one {group.on} ({key}.{number})", mask))
+        limits.rules.append((_words((key, number), group), mask))
     return asked
+
+
+def _words(path: Path, group: Group) -> str:
+    """What a group asks for, and where the policy says it."""
+    asks = "colocate on one" if path[0] == "colocate" else "separate, no two on one"
+    return f"{asks} {group.on} ({path[0]}.{path[1]})"
 
 
 def join(limits: Narrowing, groups: Sequence[tuple[Path, Group, TableGroup]]) -> dict[str, Ints]:
@@ -41,7 +47,7 @@ def join(limits: Narrowing, groups: Sequence[tuple[Path, Group, TableGroup]]) ->
         common = np.ones(limits.world, dtype=bool)
         for number in np.unique(limits.set_of[tables]).tolist():
             common &= np.isin(zones, zones[limits.sets[number]])
-        words = f"{path[0]} on one {group.on} ({path[0]}.{path[1]})"
+        words = _words(path, group)
         limits.keep_within(path, words, tables, common)
         if group.on == "rank":
             whole = [sharding == TABLE_WISE for sharding in range(len(SHARDINGS))]
@@ -76,4 +82,4 @@ def part(limits: Narrowing, groups: Sequence[tuple[Path, Group, TableGroup]], la
         mask = np.zeros(len(limits.names), dtype=bool)
         mask[members.tables] = True
         extents = [EXTENTS[extent].reach != "world" for extent in EXTENT_OF_SHARDING]
-        limits.narrow("shardings", path, f"separate (separate.{path[1]})", mask, extents)
+        limits.narrow("shardings", path, _words(path, group), mask, extents)

@@ -1,12 +1,13 @@
 """Why a plan is as it is, in tables of 80 columns."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cost_models.model import CostModel
 from cost_models.shards import MEMORY_TIERS, SHARED_BY
+from cost_models.workload.table_names import are_named
 from planner.diagnosis.exchanges import ExchangeReasons
 from planner.diagnosis.fixed_part import OVERHEAD, FixedCost, fixed_part, fixed_seconds
 from planner.diagnosis.reasons import OptionReasons, PlanReasons, StageReasons, TableReasons
@@ -48,7 +49,7 @@ BY_LAYERS = "It is the device's time, in the mean of all steps, for the layers o
 SHARED_OUT = "The host's parts are one fitted number, shared out as such parts were measured on a processor."
 HOST_PART = "host: "
 SORTING = "  of it, sorting its ids"
-FEW_RANKS = 8
+FEW_RANKS, FEW_TABLES = 8, 5
 EVEN = 0.001
 """Difference, as a share, below which two options cost the same."""
 
@@ -246,6 +247,8 @@ def render_table(plan: Plan, reasons: TableReasons, console: "Console") -> None:
     if planned.optimizer_state != "with_table":
         cache += f", its optimizer state in {planned.optimizer_state}"
     console.print(f"{planned.sharding} in {planned.tier}{cache}: {_shards(planned.shards.rank)}, {size}")
+    for words in _held_with(plan, planned.name):
+        console.print(f"{words}.")
     console.print()
     table = TextGrid(
         ("stage", "left"), ("on the critical rank", "right"), ("share", "right"), ("at most, anywhere", "right")
@@ -262,6 +265,19 @@ def render_table(plan: Plan, reasons: TableReasons, console: "Console") -> None:
     if reasons.chosen is not None:
         _render_options(reasons, reasons.chosen, console)
         render_forbidden(reasons.forbidden, console)
+
+
+def _held_with(plan: Plan, name: str) -> Iterator[str]:
+    """Which tables the policy holds together with this one, or apart from it, group by group."""
+    policy, names = plan.provenance.policy, [table.name for table in plan.tables]
+    for key, words in (("colocate", "Held on one {} with"), ("separate", "On no {} with")):
+        for number, group in enumerate(getattr(policy, key)):
+            named = np.any([are_named(pattern, names) for pattern in group.tables], axis=0)
+            others = [other for other, is_named in zip(names, named, strict=True) if is_named and other != name]
+            if others and len(others) < named.sum():
+                few = ", ".join(others[:FEW_TABLES])
+                more = f" and {len(others) - FEW_TABLES:,} more" if len(others) > FEW_TABLES else ""
+                yield f"{words.format(group.on)} {few}{more}, as {key}.{number} of the policy says"
 
 
 def _share(part_s: float, stage_s: float) -> str:

@@ -65,6 +65,19 @@ def test_a_table_is_explained_within_80_columns(run, planned):
     assert f"{table['sharding']} in {table['tier']}" in shown.stdout
 
 
+def test_a_table_of_a_group_of_the_policy_is_explained_with_the_others(run, tmp_path):
+    """Which tables are held with it, or apart from it, and where the policy says so; of other tables nothing."""
+    rules, path = tmp_path / "rules.yaml", tmp_path / "plan.json"
+    rules.write_text("colocate: [[cat_1, cat_2]]\nseparate: [{tables: [cat_2, cat_3, cat_4]}]\n")
+    assert run("plan", "-t", "dgx-h100", "-w", "dlrm-v1", "-p", rules, "--effort", 0, "-q", "-o", path).exit_code == 0
+    shown = {name: run("explain", path, "--table", name).stdout for name in ("cat_1", "cat_2", "cat_5")}
+    held = "Held on one rank with cat_2, as colocate.0 of the policy says."
+    assert [held in text for text in shown.values()] == [True, False, False]
+    apart = "On no rank with cat_3, cat_4, as separate.0 of the policy says."
+    assert [apart in text for text in shown.values()] == [False, True, False]
+    assert "policy: separate, no two on one rank (separate.0)" in shown["cat_2"]
+
+
 def test_layers_of_the_dense_part_are_explained_within_80_columns(run, planned):
     """Each with what it takes, and all; what matches nothing is refused with a name that does."""
     shown = run("explain", planned, "--layer", "*")

@@ -50,6 +50,26 @@ def test_times_and_shares_carry_units():
         values.share("--gap", "200%")
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--nodes", "0"), "must be at least 1, not '0'"),
+        (("--nodes", "-2"), "must be at least 1, not '-2'"),
+        (("--nodes", "1.5"), "must be a whole number, not '1.5'"),
+        (("--nodes", "1k"), "must be a whole number, not '1k'; write 1000"),
+        (("--effort", "nan"), "must be a whole number, not 'nan'"),
+        (("--seed", "9" * 5000), "must be a whole number of usual size"),
+        (("--format", "xml"), "'xml' is not one of 'table'"),
+    ],
+)
+def test_a_value_that_a_flag_cannot_take_is_refused_as_one_of_a_file_is(run, words, said):
+    """What was typed stands in the message, and nothing of how it is read."""
+    result = run("plan", "-t", "cpu", "-w", "nv-tiny", *words)
+    assert result.exit_code == 2
+    assert said in " ".join(result.stderr.split())
+    assert "nput" not in result.stderr
+
+
 def test_words_are_checked_against_what_is_known():
     """A list may hold spaces and comes back in the known order; a misspelt word is named."""
     known = ("hbm", "ddr_cached", "ddr")

@@ -27,6 +27,7 @@ COMMANDS = {
         ("/dev/full", "/dev/full is not a regular file"),
         ("plan.json/x", "there is no directory plan.json"),
         ("n" * 256, "File name too long"),
+        ("/proc/x.json", "files cannot be written in /proc"),
     ],
 )
 def test_places_that_are_none_are_said_before_any_work(run, plan_file, tmp_path, monkeypatch, command, place, said):
@@ -47,7 +48,41 @@ def test_a_link_that_leads_to_itself_is_no_folder_of_traces(run, plan_file, tmp_
     monkeypatch.chdir(tmp_path)
     Path("loop").symlink_to("loop")
     assert "loop is not a folder" in run("simulate", "plan.json", "--trace", "loop").stderr
-    assert "cannot be written: Too many levels" in run("simulate", "plan.json", "--trace", "loop/x").stderr
+    assert "loop is not a folder" in run("simulate", "plan.json", "--trace", "loop/x").stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("init", "/proc/new"),
+        ("study", "zionex-scaling", "--plans", "/proc/plans"),
+        ("study", "zionex-scaling", "-o", "/proc/x.csv"),
+        ("run", "growing-batch", "--plans", "/proc/plans"),
+        ("run", "growing-batch", "-o", "/proc/x.json"),
+        ("simulate", "plan.json", "--trace", "/proc/traces/new"),
+        ("simulate", "plan.json", "--picture", "/proc/x.svg"),
+        ("report", "plan.json", "-o", "/proc/x.html"),
+        ("report", "plan.json", "-o", "x.html", "--pictures", "/proc/new"),
+        ("export", "plan.json", "--to", "remap", "--counts", "counts", "-o", "/proc/new"),
+        ("profile", "logs", "--dim", "8", "-o", "/proc/x.csv"),
+        ("profile", "logs", "--dim", "8", "-o", "x.csv", "--report", "/proc/x.html"),
+        ("calibrate", "--device", "cpu", "-o", "/proc/x.yaml"),
+        ("calibrate", "--device", "cpu", "--measurements", "/proc/x.csv"),
+        ("cost", "plan.json", "--changes", "plan.json", "-o", "/proc/x.csv"),
+        ("import", "plan.json", "--from", "torchrec", "-o", "/proc/x.json"),
+        ("plan", "-t", "cpu", "-w", "nv-tiny", "--write-model", "/proc/x.mps"),
+        ("topology", "show", "dgx-h100", "-o", "/proc/x.svg"),
+    ],
+    ids=lambda words: " ".join(words).replace("/", "_"),
+)
+def test_a_folder_in_which_no_file_can_be_made_is_said_before_any_work(run, plan_file, tmp_path, monkeypatch, words):
+    """Also to the system's own administrator, who has the right to write anywhere: only trying tells."""
+    monkeypatch.chdir(tmp_path)
+    result = run(*words)
+    assert result.exit_code == 2
+    assert "files cannot be written in /proc" in " ".join(result.stderr.split())
+    assert result.stdout == ""
+    assert [path.name for path in tmp_path.iterdir()] == ["plan.json"]
 
 
 def test_a_read_only_file_is_not_replaced(run, plan_file, tmp_path, monkeypatch):

@@ -80,7 +80,7 @@ def test_faults_of_file_and_flags_at_once(run, starter):
         (("--replicas", "user_*=few"), "'user_*=few' is not GLOB=COPIES"),
         (("--replicas", "2", "--replicas", "4"), "2 and 4 are of all tables; give one"),
         (("--runtime", "torchrek"), "did you mean 'torchrec'"),
-        (("--max-shards", "0"), "greater than or equal to 1"),
+        (("--max-shards", "0"), "must be at least 1, not '0'"),
     ],
 )
 def test_flags_that_say_nothing_useful(run, starter, words, said):

@@ -41,6 +41,18 @@ def test_a_piped_table_is_plain_and_80_columns_wide(capsys):
     assert "unknown" in shown
 
 
+def test_no_line_of_a_pipe_ends_in_blanks(monkeypatch):
+    """Neither where words are folded nor where they are set in; names keep theirs inside a line."""
+    from rich.padding import Padding
+
+    monkeypatch.setenv("COLUMNS", "20")
+    file = io.StringIO()
+    console = streams.console(file)
+    console.print("one two three four five six seven")
+    console.print(Padding("a line\nset in", (0, 0, 0, 2)))
+    assert file.getvalue() == "one two three four\nfive six seven\n  a line\n  set in\n"
+
+
 @pytest.mark.parametrize("output", list(Format))
 def test_no_records_print_no_table(capsys, output):
     """An empty list is empty output, or an empty JSON list."""
