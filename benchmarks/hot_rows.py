@@ -8,7 +8,7 @@ import numpy as np
 
 from benchmarks.recshard import Split
 from benchmarks.tier_greedy import whole_tables
-from cost_models.model import BlockCosts
+from cost_models.cost_arrays import BlockCosts
 from cost_models.shards import DDR, HBM, Floats
 from cost_models.step import StepModel
 from cost_models.workload.table_profile import TableProfile

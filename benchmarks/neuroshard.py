@@ -36,7 +36,7 @@ import numpy as np
 from benchmarks.baselines import BASELINES
 from benchmarks.contest import Attempt, Instance, Search, attempt
 from cost_models.amounts import NO_RESERVE, Reserve
-from cost_models.model import BlockCosts
+from cost_models.cost_arrays import BlockCosts
 from cost_models.registry import COST_MODELS
 from cost_models.replicas import Replicas
 from cost_models.shards import MEMORY_HBM, Blocks, Floats

@@ -18,13 +18,13 @@ from typing import Self
 import numpy as np
 
 from cost_models import collectives
+from cost_models.cost_arrays import BlockCosts, BlockMemory
 from cost_models.dense import parameter_element_bytes, size_seconds
 from cost_models.dense_size import DenseSize, LayerProduct
 from cost_models.loads import BlockLoad, Loads
 from cost_models.lookup import Lookup
 from cost_models.memory import block_bytes, stashed_bytes
 from cost_models.mixed_costs import MixedCosts
-from cost_models.model import BlockCosts, BlockMemory
 from cost_models.resources import DEVICE
 from cost_models.shards import DATA_PARALLEL, MEMORY_HBM, MEMORY_TIERS, Blocks, Floats, Ints
 from cost_models.step_base import in_dense

@@ -20,8 +20,9 @@ from cost_models import coefficients
 from cost_models.amounts import NO_RESERVE, Reserve
 from cost_models.coefficients import Coefficient, NamedCoefficients
 from cost_models.coefficients_used import CoefficientsUsed
+from cost_models.cost_arrays import BlockCosts, BlockMemory, Column
 from cost_models.memory_rates import usable_bytes
-from cost_models.model import BlockCosts, BlockMemory, Column, CostModel
+from cost_models.model import CostModel
 from cost_models.resources import DEVICE, Resource
 from cost_models.shards import (
     COLUMN_WISE,

@@ -5,7 +5,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from cost_models.model import BlockCosts, BlockMemory, Column, CostModel
+from cost_models.cost_arrays import BlockCosts, BlockMemory, Column
+from cost_models.model import CostModel
 from cost_models.resources import DEVICE, Resource
 from cost_models.shards import Blocks, Floats, Ints
 from cost_models.workload.models import Workload

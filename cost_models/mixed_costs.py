@@ -13,9 +13,9 @@ from typing import Any, Self
 
 import numpy as np
 
+from cost_models.cost_arrays import BlockCosts, BlockMemory, Column
 from cost_models.costs_at_lines import Line
 from cost_models.joint_lines import JointLine, at_once, in_turn
-from cost_models.model import BlockCosts, BlockMemory, Column
 from cost_models.resources import STASHES, Resource
 from cost_models.shards import Blocks, Floats, Ints
 from cost_models.step_costs import REPLICA_SYNC, StepCosts

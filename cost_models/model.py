@@ -3,7 +3,6 @@
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
 from typing import Literal
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 
 from cost_models.amounts import NO_RESERVE, Amount, Reserve
 from cost_models.coefficients_used import CoefficientsUsed
+from cost_models.cost_arrays import BlockCosts, BlockMemory, Column
 from cost_models.error_bars import ErrorBars
 from cost_models.evaluation import Evaluation, critical_rank
 from cost_models.replicas import Replicas
@@ -41,48 +41,6 @@ from topologies.cluster import Topology
 
 BATCH_COPY = "batch_copy"
 """The stage of a batch that takes longer to come to the devices than everything else in a step."""
-
-
-@dataclass(frozen=True)
-class Column:
-    """One kind of resource in one stage."""
-
-    stage: int
-    resource: Resource
-
-
-@dataclass(frozen=True)
-class BlockCosts:
-    """Costs of n blocks on one kind of rank; C columns of seconds, M memories of bytes.
-
-    See BlockLoad for the meaning of the three parts. `supported` is False where the kind lacks the tier.
-    """
-
-    fixed: Floats
-    """[n, C]"""
-    by_rows: Floats
-    """[n, C]"""
-    everywhere: Floats
-    """[n, C]"""
-    bytes_fixed: Floats
-    """[n, M]"""
-    bytes_by_rows: Floats
-    """[n, M]"""
-    supported: NDArray[np.bool_]
-    """[n] bool"""
-
-
-@dataclass(frozen=True)
-class BlockMemory:
-    """Bytes of n blocks in M memories: `fixed` on each rank that takes part, `by_rows` times its share of the
-    rows."""
-
-    fixed: Floats
-    """[n, M]"""
-    by_rows: Floats
-    """[n, M]"""
-    supported: NDArray[np.bool_]
-    """[n] whether the kind of rank has the tier."""
 
 
 class CostModel(ABC):

@@ -9,11 +9,11 @@ from functools import cached_property
 import numpy as np
 
 from cost_models.coefficients import SoftwareCoefficients
+from cost_models.cost_arrays import Column
 from cost_models.dense_sharding import DENSE_GATHER, ShardedDense, sharding_of
 from cost_models.dense_update import DenseUpdate
 from cost_models.exchange_lines import ExchangeLine, exchange_lines
 from cost_models.kinds import RankKind
-from cost_models.model import Column
 from cost_models.path_latency import Hops, inside_latency_s, inside_phases, leave_domains, path_latency_s
 from cost_models.replicas import Replicas
 from cost_models.replication import Replication, Sums

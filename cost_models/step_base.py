@@ -11,6 +11,7 @@ from cost_models.activations import are_any_checkpointed
 from cost_models.beside_dense import BesideDense, DensePasses, EvenTables, Seconds, least
 from cost_models.beside_products import BesideRates
 from cost_models.coefficients import SoftwareCoefficients
+from cost_models.cost_arrays import Column
 from cost_models.dense import DensePass, dense_seconds
 from cost_models.dense_sharding import ShardedDense, sharding_of
 from cost_models.dense_size import dense_size
@@ -18,7 +19,6 @@ from cost_models.exchange_lines import ExchangeLine
 from cost_models.kinds import RankKind
 from cost_models.layer_loads import Channel
 from cost_models.memory import Batching
-from cost_models.model import Column
 from cost_models.replication import Replication
 from cost_models.resources import DEVICE, FETCHES, LINK_IN, LINK_OUT, NIC_IN, NIC_OUT, STASH_OUT, STASHES, Resource
 from cost_models.schedule import Schedule

@@ -17,6 +17,7 @@ from cost_models.averaging import Averaging, AveragingLine
 from cost_models.batch_copy import COPY_CONTENTION, BatchCopy, CopyLine
 from cost_models.beside_dense import EvenTables
 from cost_models.coefficients_used import StepCoefficients
+from cost_models.cost_arrays import BlockCosts, BlockMemory
 from cost_models.costs_at_lines import CostsAtLines, Line
 from cost_models.cut_copies import cut_terms
 from cost_models.dense_sharding import sharded_bytes, sharding_of
@@ -26,7 +27,7 @@ from cost_models.kinds import RankKind, rank_kinds
 from cost_models.loads import Loads
 from cost_models.lookup import Lookup
 from cost_models.memory import Batching, block_bytes, has_way_to_update, is_supported, pool_bytes, stashed_bytes
-from cost_models.model import BATCH_COPY, BlockCosts, BlockMemory
+from cost_models.model import BATCH_COPY
 from cost_models.peak import GRADIENT_COPIES, Peak
 from cost_models.replicas import Replicas, ReplicatedCluster
 from cost_models.replication import Replication

@@ -7,7 +7,8 @@ from numpy.typing import NDArray
 
 from cost_models.amounts import NO_RESERVE, Reserve
 from cost_models.coefficients_used import CoefficientsUsed
-from cost_models.model import BlockCosts, BlockMemory, Column, CostModel
+from cost_models.cost_arrays import BlockCosts, BlockMemory, Column
+from cost_models.model import CostModel
 from cost_models.resources import DEVICE, Resource
 from cost_models.shards import (
     DATA_PARALLEL,

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cost_models.model import BlockCosts, CostModel
+from cost_models.cost_arrays import BlockCosts
+from cost_models.model import CostModel
 from cost_models.shards import (
     DATA_PARALLEL,
     MEMORY_HBM,

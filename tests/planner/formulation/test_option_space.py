@@ -5,7 +5,7 @@ from dataclasses import fields
 import numpy as np
 import pytest
 
-from cost_models.model import BlockCosts
+from cost_models.cost_arrays import BlockCosts
 from cost_models.registry import cost_model
 from cost_models.shards import (
     COLUMN_WISE,
