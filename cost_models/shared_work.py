@@ -32,8 +32,7 @@ PRODUCTS: dict[LayerCut, tuple[ProductCut, ...]] = {
 """How each cut divides the products with weights of a layer, one after the other and again from the first: of attention
 queries, keys, values, outputs. Where tokens are cut, a rank has as many tokens of more samples."""
 GRADIENT_BYTES = 4
-"""Of a number of the gradients that are summed on their way around a ring; and of the statistics of a softmax
-(`training_seconds` of `context_parallel`)."""
+"""Of a number of the gradients that are summed on their way around a ring; and of the statistics of a softmax."""
 
 
 def size_on_rank(unit: DenseUnit, cut_ranks: int) -> DenseSize:

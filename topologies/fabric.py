@@ -1,9 +1,7 @@
 """The fabric of a cluster as index arrays: which domain, PCIe switch, card and network switches serve each rank.
 
 Traffic takes the scale-up fabric where both ranks are in one domain, else PCIe where they are in one node,
-else their own network cards and the network. It is never relayed by a third rank. The same rules stand twice:
-`flows` counts in closed form what an all-to-all puts on every link, and `fabric_graph` is a graph whose cheapest
-paths obey them.
+else their own network cards and the network. It is never relayed by a third rank.
 
 Every bandwidth is for one direction, in bytes/s; every latency is in seconds.
 """

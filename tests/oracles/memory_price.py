@@ -29,15 +29,6 @@ class ConstrainedPlan:
     """The price of a byte with which the bound was proven first."""
 
 
-@dataclass(frozen=True)
-class PricedPlan:
-    """A plan that is best at some prices of a byte."""
-
-    plan: StrategyPlan
-    from_price: float
-    """The lowest such price; the highest is that from which on the next plan is."""
-
-
 def price_memory(graph: StrategyGraph, capacity_bytes: float, order: Sequence[int] | None = None) -> ConstrainedPlan:
     """The price at which the Lagrangian bound is best, and the cheapest plan that fits of those met on the way.
 
@@ -61,26 +52,6 @@ def price_memory(graph: StrategyGraph, capacity_bytes: float, order: Sequence[in
             break
         over, within = (over, met) if met.memory_bytes <= capacity_bytes else (met, within)
     return bound.of(within)
-
-
-def plans_by_price(graph: StrategyGraph) -> tuple[PricedPlan, ...]:
-    """A best plan at every price of a byte, from 0 on: each takes less memory than the one before. None where there is
-    no plan at all. Two eliminations a plan."""
-    pricing = _Pricing(graph, None)
-    if (cheapest := pricing.best_at(0.0)) is None:
-        return ()
-    leanest = pricing.leanest()
-    met, chords = [cheapest, leanest], [(cheapest, leanest)]
-    while chords:
-        richer, leaner = chords.pop()
-        if richer.memory_bytes <= leaner.memory_bytes:
-            continue
-        price = max((leaner.cost - richer.cost) / (richer.memory_bytes - leaner.memory_bytes), 0.0)
-        between = pricing.best_at(price)
-        if between is not None and _is_below(between, richer, price) and _is_below(between, leaner, price):
-            met.append(between)
-            chords += [(richer, between), (between, leaner)]
-    return _hull(met)
 
 
 @dataclass(frozen=True)
@@ -120,19 +91,3 @@ def _priced(plan: StrategyPlan, price: float) -> float:
 def _is_below(plan: StrategyPlan, other: StrategyPlan, price: float) -> bool:
     """Whether a plan is better than another at a price, by more than the rounding of sums."""
     return _priced(plan, price) < _priced(other, price) - ROUNDING * abs(_priced(other, price))
-
-
-def _hull(plans: Sequence[StrategyPlan]) -> tuple[PricedPlan, ...]:
-    """The lower convex hull of plans, from the most memory to the least; from a price on each is the best."""
-    hull: list[PricedPlan] = []
-    for plan in sorted(plans, key=lambda each: (each.cost, each.memory_bytes)):
-        if hull and plan.memory_bytes >= hull[-1].plan.memory_bytes:
-            continue
-        while len(hull) > 1 and _even_price(hull[-1].plan, plan) <= hull[-1].from_price:
-            hull.pop()
-        hull.append(PricedPlan(plan, _even_price(hull[-1].plan, plan) if hull else 0.0))
-    return tuple(hull)
-
-
-def _even_price(richer: StrategyPlan, leaner: StrategyPlan) -> float:
-    return (leaner.cost - richer.cost) / (richer.memory_bytes - leaner.memory_bytes)

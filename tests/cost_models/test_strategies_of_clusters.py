@@ -11,8 +11,8 @@ from cost_models.kinds import rank_kinds
 from cost_models.strategy_costs import StrategyCosts
 from planner.certificates.elimination import cheapest_plan
 from planner.certificates.strategy_graph import StrategyGraph
-from planner.solvers.strategies.labels import constrained_optimum
 from tests.oracles.instances import workload
+from tests.oracles.strategy_labels import constrained_optimum
 from topologies.loading import load_topology
 
 BATCH = 65536

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from planner.certificates.strategy_graph import StrategyGraph
-from planner.solvers.strategies.labels import constrained_optimum
 from tests.oracles.strategy_graphs import every_plan, random_graph
+from tests.oracles.strategy_labels import constrained_optimum
 
 
 @pytest.mark.parametrize("seeds", [range(100), range(100, 200)])
