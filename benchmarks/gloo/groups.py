@@ -21,13 +21,13 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed.remote_device import _remote_device
 from torchrec.distributed.model_parallel import DistributedModelParallel, DMPCollection
-from torchrec.distributed.types import ShardingPlan, ShardingStrategy
+from torchrec.distributed.types import ShardingStrategy
 from torchrec.optim.apply_optimizer_in_backward import apply_optimizer_in_backward
 
 from benchmarks.gloo.__main__ import KEEP_PAGES, TAU, Race, calibrate, predicted_s, saved, topology, workloads
 from benchmarks.gloo.clock import Clock, Event, step_seconds
+from benchmarks.gloo.copies import OnCpus
 from benchmarks.gloo.model import Draw, Tables, batch_of
 from benchmarks.gloo.processes import Processes
 from benchmarks.gloo.training import RATE, SHARDERS, WIDTH, dense_optimizer
@@ -54,17 +54,6 @@ Timed = tuple[list[Event], list[Event]]
 """Events of a step without averaging, and of an averaging."""
 
 
-class OnCpus(DMPCollection):
-    """Devices of shards are numbered as GPUs are; CPUs have no numbers."""
-
-    def _remap_sharding_plan(self, plan: ShardingPlan, *arguments: Any, **named: Any) -> None:
-        super()._remap_sharding_plan(plan, *arguments, **named)
-        for parameters in plan.plan.values():
-            for parameter in parameters.values():
-                for shard in parameter.sharding_spec.shards if parameter.sharding_spec else ():
-                    shard.placement = _remote_device(f"rank:{shard.placement.rank()}/cpu")
-
-
 def sharded(workload: Workload, exported: Mapping[str, Any]) -> DistributedModelParallel:
     """The model as an exported plan holds it, in its groups of ranks where it has any."""
     model = Tables(workload, "meta", WIDTH)
@@ -79,19 +68,13 @@ def sharded(workload: Workload, exported: Mapping[str, Any]) -> DistributedModel
     groups["sharding_strategy"] = ShardingStrategy[groups["sharding_strategy"]]
     world = dist.group.WORLD
 
-    def average(tensors: list[torch.Tensor]) -> None:
-        group = whole._default_ctx.replica_pg
-        for each in tensors:
-            dist.all_reduce(each, group=group)
-            each /= dist.get_world_size(group)
-
     whole = OnCpus(
         model,
         torch.device("cpu"),
         placed,
         global_pg=world,
         sharders=sharders,
-        custom_all_reduce=average,
+        custom_all_reduce=lambda tensors: whole.average(tensors),
         **groups,
     )
     return whole

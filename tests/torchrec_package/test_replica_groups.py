@@ -9,17 +9,17 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed.remote_device import _remote_device
 from torchrec import EmbeddingBagCollection, KeyedJaggedTensor
 from torchrec.distributed import model_parallel
 from torchrec.distributed.embeddingbag import EmbeddingBagCollectionSharder
 from torchrec.distributed.model_parallel import DMPCollection
 from torchrec.distributed.planner import Topology
 from torchrec.distributed.planner.types import ParameterConstraints, PlannerError
-from torchrec.distributed.types import ShardingPlan, ShardingStrategy
+from torchrec.distributed.types import ShardingStrategy
 from torchrec.modules.embedding_configs import EmbeddingBagConfig
 from torchrec.optim.apply_optimizer_in_backward import apply_optimizer_in_backward
 
+from benchmarks.gloo.copies import OnCpus
 from benchmarks.gloo.processes import Processes
 from cost_models.replicas import SyncStrategy
 from planner.formulation.replica_choices import ReplicaChoices
@@ -160,17 +160,6 @@ def loss_of(bags: nn.Module, ids: KeyedJaggedTensor) -> torch.Tensor:
     return (torch.cat([found[f"f_{name}"] for name in NAMES], dim=1) ** 2).mean()
 
 
-class OnCpus(DMPCollection):
-    """Devices of shards are numbered as GPUs are; CPUs have no numbers."""
-
-    def _remap_sharding_plan(self, plan: ShardingPlan, *arguments: Any, **named: Any) -> None:
-        super()._remap_sharding_plan(plan, *arguments, **named)
-        for parameters in plan.plan.values():
-            for parameter in parameters.values():
-                for shard in parameter.sharding_spec.shards if parameter.sharding_spec else ():
-                    shard.placement = _remote_device(f"rank:{shard.placement.rank()}/cpu")
-
-
 def trained(layout: Layout, sync_every: int) -> dict[str, list[tuple[list[int], list[int], torch.Tensor]]]:
     """Shards of one rank after some steps, by table: offsets, sizes, weights."""
     planner = planned(4, 2, layout, "cpu")
@@ -178,19 +167,13 @@ def trained(layout: Layout, sync_every: int) -> dict[str, list[tuple[list[int], 
     apply_optimizer_in_backward(torch.optim.Adagrad, model.parameters(), {"lr": RATE, "eps": 1e-8})
     arguments = planner.dmp_arguments
 
-    def average(tensors: list[torch.Tensor]) -> None:
-        group = whole._default_ctx.replica_pg
-        for each in tensors:
-            dist.all_reduce(each, group=group)
-            each /= dist.get_world_size(group)
-
     whole = OnCpus(
         model,
         torch.device("cpu"),
         planner.found,
         global_pg=dist.group.WORLD,
         sharders=SHARDERS,
-        custom_all_reduce=average,
+        custom_all_reduce=lambda tensors: whole.average(tensors),
         **arguments,
     )
     assert arguments["sharding_strategy"] == ShardingStrategy.DEFAULT

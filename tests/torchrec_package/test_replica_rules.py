@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from test_replica_groups import OnCpus, _shards
+from test_replica_groups import _shards
 from torch import nn
 from torchrec import EmbeddingBagCollection, EmbeddingCollection, KeyedJaggedTensor
 from torchrec.distributed import model_parallel
@@ -21,6 +21,7 @@ from torchrec.distributed.types import ShardingPlan, ShardingStrategy
 from torchrec.modules.embedding_configs import EmbeddingBagConfig, EmbeddingConfig
 from torchrec.optim.apply_optimizer_in_backward import apply_optimizer_in_backward
 
+from benchmarks.gloo.copies import OnCpus
 from benchmarks.gloo.processes import Processes
 from planner.document.plan import Plan
 from planner.exporters.torchrec import torchrec_plan
