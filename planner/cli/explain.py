@@ -1,11 +1,13 @@
 """`planner explain`: why a plan is as it is."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from planner.cli import completions, flags, streams
+from planner.cli.flag_groups import grouped
 from planner.cli.streams import Format
 
 if TYPE_CHECKING:
@@ -15,8 +17,10 @@ if TYPE_CHECKING:
     from planner.planning.tower_modules import TowerModules
 
 
-def explain(
-    plan: Annotated[Path, typer.Argument(metavar="PLAN", help="A plan document.", show_default=False)],
+@dataclass(frozen=True)
+class Subject:
+    """What is explained in place of the plan as a whole."""
+
     table: Annotated[
         str | None,
         typer.Option(
@@ -25,7 +29,7 @@ def explain(
             show_default=False,
             autocompletion=completions.tables_of_plan,
         ),
-    ] = None,
+    ] = None
     layer: Annotated[
         str | None,
         typer.Option(
@@ -33,7 +37,7 @@ def explain(
             help="Explain these layers of the dense part, as in --layer '*', instead of the plan.",
             show_default=False,
         ),
-    ] = None,
+    ] = None
     rank: Annotated[
         int | None,
         typer.Option(
@@ -41,7 +45,7 @@ def explain(
             help="Explain this rank: what it waits for, what it holds, what is free.",
             show_default=False,
         ),
-    ] = None,
+    ] = None
     stage: Annotated[
         str | None,
         typer.Option(
@@ -50,7 +54,14 @@ def explain(
             show_default=False,
             autocompletion=completions.stages_of_plan,
         ),
-    ] = None,
+    ] = None
+
+
+@grouped
+def explain(
+    *,
+    plan: Annotated[Path, typer.Argument(metavar="PLAN", help="A plan document.", show_default=False)],
+    about: Subject,
     output_format: flags.FormatFlag = Format.TABLE,
 ) -> None:
     """Explain what limits a plan, or why a table is where it is.
@@ -77,47 +88,59 @@ def explain(
       planner explain plan.json --stage dense
     """
     from planner.diagnosis.explanation import Explainer
-    from planner.reports import explanation as report
-    from planner.reports import explanation_records as records
-    from planner.reports import plan_summary
     from planner.verification.loading import load_plan
 
-    flags.expect_one(table=table, layer=layer, rank=rank, stage=stage)
+    flags.expect_one(**vars(about))
     streams.doing(f"reading {plan.name}")
     document = load_plan(plan)
-    if layer is not None:
-        _explain_layers(document, layer, output_format)
+    if about.layer is not None:
+        _explain_layers(document, about.layer, output_format)
         return
     if document.objective is None:
-        for flag, given in (("--table", table), ("--rank", rank), ("--stage", stage)):
-            if given is not None:
-                raise typer.BadParameter("the plan places nothing", param_hint=flag)
-        reason = document.infeasibility or document.unplaced
-        if output_format.is_text:
-            plan_summary.render(document, streams.console(output=output_format))
-        elif output_format is Format.JSON:
-            streams.write_json({"status": document.status, "reason": reason and reason.model_dump(mode="json")})
-        else:
-            remedies = reason.remedies if reason is not None else ()
-            streams.write_records([remedy.model_dump(mode="json") for remedy in remedies], output_format)
+        _explain_nothing(document, about, output_format)
         return
-    streams.doing(f"explaining {table or plan.name}")
+    streams.doing(f"explaining {about.table or plan.name}")
     explainer = Explainer(document)
-    if rank is not None:
-        _explain_rank(explainer, rank, output_format)
-    elif stage is not None:
-        _explain_stage(explainer, stage, output_format)
-    elif table is not None:
-        _explain_table(document, explainer, table, output_format)
+    if about.rank is not None:
+        _explain_rank(explainer, about.rank, output_format)
+    elif about.stage is not None:
+        _explain_stage(explainer, about.stage, output_format)
+    elif about.table is not None:
+        _explain_table(document, explainer, about.table, output_format)
     else:
-        reasons = explainer.plan()
-        others, modules = _other_groups(document), _tower_modules(document)
-        if output_format is Format.JSON:
-            streams.write_json(records.plan_document(document, reasons, others, modules))
-        elif output_format is Format.CSV:
-            streams.write_records(records.plan_records(reasons), output_format)
-        else:
-            report.render_plan(document, reasons, streams.console(output=output_format), others, modules)
+        _explain_plan(document, explainer, output_format)
+
+
+def _explain_nothing(document: "Plan", about: Subject, output_format: Format) -> None:
+    """Why there is no plan, and what would make one."""
+    from planner.reports import plan_summary
+
+    for name, given in vars(about).items():
+        if given is not None:
+            raise typer.BadParameter("the plan places nothing", param_hint=f"--{name}")
+    reason = document.infeasibility or document.unplaced
+    if output_format.is_text:
+        plan_summary.render(document, streams.console(output=output_format))
+    elif output_format is Format.JSON:
+        streams.write_json({"status": document.status, "reason": reason and reason.model_dump(mode="json")})
+    else:
+        remedies = reason.remedies if reason is not None else ()
+        streams.write_records([remedy.model_dump(mode="json") for remedy in remedies], output_format)
+
+
+def _explain_plan(document: "Plan", explainer: "Explainer", output_format: Format) -> None:
+    """What limits the plan as a whole."""
+    from planner.reports import explanation as report
+    from planner.reports import explanation_records as records
+
+    reasons = explainer.plan()
+    others, modules = _other_groups(document), _tower_modules(document)
+    if output_format is Format.JSON:
+        streams.write_json(records.plan_document(document, reasons, others, modules))
+    elif output_format is Format.CSV:
+        streams.write_records(records.plan_records(reasons), output_format)
+    else:
+        report.render_plan(document, reasons, streams.console(output=output_format), others, modules)
 
 
 def _explain_table(document: "Plan", explainer: "Explainer", table: str, output_format: Format) -> None:

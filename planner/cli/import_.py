@@ -1,5 +1,6 @@
 """`planner import`: another planner's plan, its description of a cluster, or a trainer's of its tables, as ours."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,9 +17,11 @@ from planner.cli.streams import Format
 from topologies.sentences import counted
 
 if TYPE_CHECKING:
+    from cost_models.workload.models import Workload
     from planner.document.plan import Plan
     from planner.importers.adoption import AdoptedTable, AdoptionInputs
     from planner.importers.stated_workload import StatedWorkload
+    from topologies.cluster import Topology
 
 WORKLOADS = {
     "tbe-config": "FBGEMM's report",
@@ -29,6 +32,67 @@ WORKLOADS = {
 FORMATS = ("torchrec", "torchrec-pickle", "torcheasyrec", "hugectr", "mps-solution", "torchrec-topology", *WORKLOADS)
 PLANNED_WITH = {"hugectr": "hugectr"}
 """The cost model where none is given; `physical` for the rest."""
+
+
+@dataclass(frozen=True)
+class PlannedInputs:
+    """What another planner's plan is of."""
+
+    topology: flags.OptionalTopologyFlag = None
+    workload: flags.PlannedWorkloadFlag = None
+
+
+@dataclass(frozen=True)
+class ImportFlags:
+    """How a file is read, and what is made of it."""
+
+    cost_model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODEL",
+            help="physical, torchrec or hugectr. Unset: the plan's, in files of planner export; else physical,"
+            " or hugectr for --from hugectr.",
+        ),
+    ] = None
+    effort: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=0, help="Passes of our own search, for a higher bound. Unset: 0."),
+    ] = None
+    policy: Annotated[
+        Path | None,
+        typer.Option(
+            "--policy", "-p", metavar="FILE", help="mps-solution: the policy that the programme was made with (YAML)."
+        ),
+    ] = None
+    simulate: Annotated[bool, typer.Option(help="Also simulate the plan's step.")] = True
+    trust_pickle: Annotated[
+        bool, typer.Option("--trust-pickle", help="Read a pickle, which runs the code that it contains.")
+    ] = False
+    like: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TOPOLOGY", help="torchrec-topology: supplies what TorchRec does not state. Unset: dgx-a100-80."
+        ),
+    ] = None
+
+    def expect_used(self, kind: str, of: PlannedInputs, changes: InputChanges) -> None:
+        """Raise BadParameter for flags that the format of the file makes nothing of."""
+        reason = f"with --from {kind}"
+        if kind != "torchrec-pickle":
+            flags.expect_unused(reason, trust_pickle=self.trust_pickle or None)
+        elif not self.trust_pickle:
+            message = "a pickle runs the code that it contains; add --trust-pickle if you trust its author"
+            raise typer.BadParameter(message)
+        if kind != "mps-solution":
+            flags.expect_unused(reason, policy=self.policy)
+        if kind != "torchrec-topology":
+            flags.expect_unused(reason, like=self.like)
+        of_plans = {**vars(of), "nodes": changes.nodes, "set_": changes.set_}
+        of_plans |= {"cost_model": self.cost_model, "effort": self.effort}
+        if kind == "torchrec-topology":
+            flags.expect_unused(reason, **of_plans, global_batch=changes.global_batch)
+        if kind in ("torchrec-topology", *WORKLOADS):
+            flags.expect_unused(reason, **of_plans, no_simulate=None if self.simulate else True)
 
 
 @grouped
@@ -52,37 +116,9 @@ def import_(
             "--output", "-o", metavar="FILE", help="Write the plan, topology or workload here.", show_default=False
         ),
     ],
-    topology: flags.OptionalTopologyFlag = None,
-    workload: flags.PlannedWorkloadFlag = None,
+    of: PlannedInputs,
     changes: InputChanges,
-    cost_model: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MODEL",
-            help="physical, torchrec or hugectr. Unset: the plan's, in files of planner export; else physical,"
-            " or hugectr for --from hugectr.",
-        ),
-    ] = None,
-    effort: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=0, help="Passes of our own search, for a higher bound. Unset: 0."),
-    ] = None,
-    policy: Annotated[
-        Path | None,
-        typer.Option(
-            "--policy", "-p", metavar="FILE", help="mps-solution: the policy that the programme was made with (YAML)."
-        ),
-    ] = None,
-    simulate: Annotated[bool, typer.Option(help="Also simulate the plan's step.")] = True,
-    trust_pickle: Annotated[
-        bool, typer.Option("--trust-pickle", help="Read a pickle, which runs the code that it contains.")
-    ] = False,
-    like: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TOPOLOGY", help="torchrec-topology: supplies what TorchRec does not state. Unset: dgx-a100-80."
-        ),
-    ] = None,
+    given: ImportFlags,
 ) -> None:
     """Import plans, clusters and models of other tools.
 
@@ -106,45 +142,39 @@ def import_(
       planner import reports/ --from tbe-config -o workload.yaml
     """
     kind = values.word("--from", from_, FORMATS)
-    files = {"FILE": file, "--topology": topology, "--workload": workload, "--like": like, "--policy": policy}
-    outputs = Outputs({"--output": output}, files)
-    if kind != "torchrec-pickle":
-        flags.expect_unused(f"with --from {kind}", trust_pickle=trust_pickle or None)
-    elif not trust_pickle:
-        raise typer.BadParameter("a pickle runs the code that it contains; add --trust-pickle if you trust its author")
-    if kind != "mps-solution":
-        flags.expect_unused(f"with --from {kind}", policy=policy)
+    files = {"--topology": of.topology, "--workload": of.workload, "--like": given.like, "--policy": given.policy}
+    outputs = Outputs({"--output": output}, {"FILE": file, **files})
+    given.expect_used(kind, of, changes)
     if kind == "torchrec-topology":
-        given = {"topology": topology, "workload": workload, **vars(changes)}
-        flags.expect_unused(f"with --from {kind}", cost_model=cost_model, effort=effort, **given)
-        _import_topology(file, like, outputs, output)
-        return
-    flags.expect_unused(f"with --from {kind}", like=like)
-    if kind in WORKLOADS:
-        others = {"nodes": changes.nodes, "set_": changes.set_}
-        given = {"topology": topology, "workload": workload, **others, "cost_model": cost_model}
-        flags.expect_unused(f"with --from {kind}", effort=effort, no_simulate=None if simulate else True, **given)
+        _import_topology(file, given.like, outputs, output)
+    elif kind in WORKLOADS:
         _import_workload(kind, file, changes.global_batch, outputs, output)
-        return
-    if topology is None or workload is None:
-        raise typer.BadParameter("is needed: the plan is for these inputs", param_hint="--topology and --workload")
+    else:
+        if of.topology is None or of.workload is None:
+            raise typer.BadParameter("is needed: the plan is for these inputs", param_hint="--topology and --workload")
+        streams.doing("reading the inputs")
+        _import_plan(kind, file, given, inputs.load_inputs(of.topology, of.workload, changes, outputs), output)
+
+
+def _import_plan(kind: str, file: Path, given: ImportFlags, planned: "tuple[Topology, Workload]", output: Path) -> None:
+    """Another planner's plan, with its gap to our own bound."""
     from cost_models.registry import COST_MODELS
     from planner.document.files import faults_located
     from planner.formulation.policy import Policy, offered
     from planner.importers.adoption import AdoptionInputs, adopted
     from topologies.documents import validate
 
-    costs = values.word("--cost-model", cost_model or _cost_model_of(kind, file), tuple(COST_MODELS))
-    streams.doing("reading the inputs")
-    cluster, model = inputs.load_inputs(topology, workload, changes, outputs)
+    costs = values.word("--cost-model", given.cost_model or _cost_model_of(kind, file), tuple(COST_MODELS))
+    cluster, model = planned
     rules = Policy(runtime="hugectr" if kind == "hugectr" else "torchrec")
     if kind == "mps-solution":
-        rules = validate(PolicyFlags(policy).document(), Policy)
+        rules = validate(PolicyFlags(given.policy).document(), Policy)
     adopting = AdoptionInputs(cluster, model, costs, offered(rules, cluster, costs))
     with faults_located(file):
         tables, adopting = _read(kind, file, adopting)
     streams.doing(f"computing the bound and simulating the plan of {file.name}")
-    _finish(adopted(tables, adopting, kind, str(file), effort=effort or 0, simulate=simulate), adopting, output)
+    plan = adopted(tables, adopting, kind, str(file), effort=given.effort or 0, simulate=given.simulate)
+    _finish(plan, adopting, output)
 
 
 def _cost_model_of(kind: str, file: Path) -> str:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,6 +11,7 @@ import typer
 
 from planner.cli import flags, streams, values
 from planner.cli.exits import ExitCode
+from planner.cli.flag_groups import grouped
 from planner.cli.interruption import interruption
 from planner.cli.outputs import Outputs
 from planner.cli.streams import Format
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from planner.studies.grid import Grid
     from planner.studies.results import StudyResults
     from planner.studies.runners import Runner
+    from planner.studies.store import Store
 
 MANY = 2_000
 """Points above which `--yes` is asked for."""
@@ -35,7 +38,93 @@ class RunnerName(StrEnum):
     DASK = "dask"
 
 
+@dataclass(frozen=True)
+class StudyOutputs:
+    """What is written, beside what is printed."""
+
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write the table here: .parquet, .csv or .json."),
+    ] = None
+    page: flags.PageFlag = None
+    plans: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Keep the plan of each point here, as point-N.json.")
+    ] = None
+
+    def places(self, study_: str) -> Outputs:
+        """Those that can be written and are no input, or BadParameter."""
+        from planner.studies.results import SUFFIXES
+
+        if self.page is not None:
+            flags.expect_extra("plotly", "report", "--report")
+        files = {
+            "--output": self.output,
+            "--output (points so far)": None if self.output is None else partial(self.output),
+            "--report": self.page,
+        }
+        outputs = Outputs(files, {"STUDY": study_}, {"--plans": (self.plans, "point-*.json")})
+        if self.output is not None and self.output.suffix.lower() not in SUFFIXES:
+            raise typer.BadParameter(f"{self.output} must end in {', '.join(SUFFIXES)}", param_hint="--output")
+        return outputs
+
+    def write(self, results: "StudyResults") -> None:
+        """Write the table of all points, in place of those so far, and the page."""
+        from planner.studies.results import write_results
+
+        if self.output is not None:
+            write_results(results, self.output)
+            partial(self.output).unlink(missing_ok=True)
+        if self.page is not None:
+            _write_page(results, self.page)
+
+
+@dataclass(frozen=True)
+class ExecutionFlags:
+    """How the points are computed."""
+
+    runner: Annotated[RunnerName, typer.Option(help="Processes on this machine, or a Dask cluster.")] = RunnerName.LOCAL
+    workers: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Processes. Unset: as many as there are cores.")
+    ] = None
+    scheduler: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="With --runner dask: tcp://HOST:PORT. Unset: a cluster on this machine."),
+    ] = None
+    cache: Annotated[bool, typer.Option(help="Reuse points from the cache, and add new ones.")] = True
+    solver: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WORD",
+            help="What follows each point's search, instead of what the study says: auto, ilp: the integer programme,"
+            " as in planner plan; search: none.",
+            show_default=False,
+        ),
+    ] = None
+    yes: Annotated[bool, typer.Option("--yes", help=f"Allow more than {MANY:,} points.")] = False
+
+    def expect_used(self) -> None:
+        """Raise BadParameter for flags that the runner makes nothing of."""
+        if self.runner is not RunnerName.DASK:
+            flags.expect_unused("without --runner dask", scheduler=self.scheduler)
+        elif self.scheduler is not None:
+            flags.expect_unused("beside --scheduler, whose cluster has its own", workers=self.workers)
+
+    def where(self, points: int) -> "Runner":
+        """What computes so many points."""
+        from planner.studies.runners import Processes, Serial, usable_cores
+
+        if self.runner is RunnerName.DASK:
+            flags.expect_extra("distributed", "dask", "--runner dask")
+            from planner.studies.dask_runner import Cluster
+
+            return Cluster(self.scheduler, self.workers)
+        count = min(self.workers or usable_cores(), points)
+        return Serial() if count == 1 else Processes(count)
+
+
+@grouped
 def study(
+    *,
     study_: Annotated[
         str,
         typer.Argument(
@@ -45,35 +134,8 @@ def study(
             autocompletion=flags.completion("study"),
         ),
     ],
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write the table here: .parquet, .csv or .json."),
-    ] = None,
-    page: flags.PageFlag = None,
-    plans: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Keep the plan of each point here, as point-N.json.")
-    ] = None,
-    runner: Annotated[
-        RunnerName, typer.Option(help="Processes on this machine, or a Dask cluster.")
-    ] = RunnerName.LOCAL,
-    workers: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Processes. Unset: as many as there are cores.")
-    ] = None,
-    scheduler: Annotated[
-        str | None,
-        typer.Option(metavar="ADDRESS", help="With --runner dask: tcp://HOST:PORT. Unset: a cluster on this machine."),
-    ] = None,
-    cache: Annotated[bool, typer.Option(help="Reuse points from the cache, and add new ones.")] = True,
-    solver: Annotated[
-        str | None,
-        typer.Option(
-            metavar="WORD",
-            help="What follows each point's search, instead of what the study says: auto, ilp: the integer programme,"
-            " as in planner plan; search: none.",
-            show_default=False,
-        ),
-    ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help=f"Allow more than {MANY:,} points.")] = False,
+    to: StudyOutputs,
+    how: ExecutionFlags,
     output_format: flags.FormatFlag = Format.TABLE,
     quiet: flags.QuietFlag = False,
 ) -> None:
@@ -90,18 +152,13 @@ def study(
       planner study study.yaml --format csv > points.csv
       planner study study.yaml --runner dask --scheduler tcp://head:8786
     """
-    began, saves = time.monotonic(), 0
-    if runner is not RunnerName.DASK:
-        flags.expect_unused("without --runner dask", scheduler=scheduler)
-    elif scheduler is not None:
-        flags.expect_unused("beside --scheduler, whose cluster has its own", workers=workers)
-    chosen_solver = None if solver is None else values.solver(solver)
-    outputs = _outputs(study_, output, page, plans)
+    began = time.monotonic()
+    how.expect_used()
+    chosen_solver = None if how.solver is None else values.solver(how.solver)
+    outputs = to.places(study_)
 
     from planner.studies.execution import Execution
     from planner.studies.grid import Grid
-    from planner.studies.results import write_results
-    from planner.studies.store import Store
     from planner.studies.study import read_study
     from planner.studies.table import measured_steps, results
 
@@ -109,30 +166,15 @@ def study(
     with outputs.beside("STUDY"):
         asked, document = read_study(study_)
         grid = Grid(asked if chosen_solver is None else asked.with_solver(chosen_solver), document)
-        if len(grid) > MANY and not yes:
-            _refuse_many(grid, workers)
+        if len(grid) > MANY and not how.yes:
+            _refuse_many(grid, how.workers)
         measured_steps(grid)
-        execution = Execution(grid, grid, keeps_plans=plans is not None)
-    if plans is not None:
-        plans.mkdir(parents=True, exist_ok=True)
-    done: list[Done] = []
-    with _runner(runner, workers, scheduler, len(execution)) as where, interruption(KEPT) as stopped:
-        for completed in _followed(
-            execution.run(where, Store(warn=streams.say) if cache else None, stopped), len(execution), quiet=quiet
-        ):
-            done.append(completed)
-            if plans is not None and completed.answer.plan is not None:
-                _write_plan(plans, completed)
-            if output is not None and time.monotonic() - began > SAVE_EVERY_S * (saves + 1):
-                write_results(results(grid, done), partial(output))
-                saves += 1
+        execution = Execution(grid, grid, keeps_plans=to.plans is not None)
+    with how.where(len(execution)) as where, interruption(KEPT) as stopped:
+        done = _computed(grid, execution.run(where, _store(how), stopped), len(execution), to, quiet=quiet)
     streams.doing("summing up")
     study_results = results(grid, done)
-    if output is not None:
-        write_results(study_results, output)
-        partial(output).unlink(missing_ok=True)
-    if page is not None:
-        _write_page(study_results, page)
+    to.write(study_results)
     _print(study_results, output_format)
     if not quiet:
         reused = sum(completed.from_store for completed in done)
@@ -140,6 +182,32 @@ def study(
         streams.say(f"{len(done):,} of {counted(len(execution), 'point')}{again}, in {time.monotonic() - began:.1f} s")
     stopped.end()
     raise typer.Exit(ExitCode.DONE if study_results.frame["meets"].any() else ExitCode.INFEASIBLE)
+
+
+def _store(how: ExecutionFlags) -> "Store | None":
+    """The cache of points, where it is wanted."""
+    from planner.studies.store import Store
+
+    return Store(warn=streams.say) if how.cache else None
+
+
+def _computed(grid: "Grid", points: Iterator["Done"], total: int, to: StudyOutputs, *, quiet: bool) -> list["Done"]:
+    """The points, each with its plan written as it comes, and now and then the table of those so far."""
+    from planner.studies.results import write_results
+    from planner.studies.table import results
+
+    if to.plans is not None:
+        to.plans.mkdir(parents=True, exist_ok=True)
+    done: list[Done] = []
+    began, saves = time.monotonic(), 0
+    for completed in _followed(points, total, quiet=quiet):
+        done.append(completed)
+        if to.plans is not None and completed.answer.plan is not None:
+            _write_plan(to.plans, completed)
+        if to.output is not None and time.monotonic() - began > SAVE_EVERY_S * (saves + 1):
+            write_results(results(grid, done), partial(to.output))
+            saves += 1
+    return done
 
 
 def partial(output: Path) -> Path:
@@ -169,22 +237,6 @@ def _print(study_results: "StudyResults", output_format: Format) -> None:
         report.render(study_results, streams.console(output=output_format))
 
 
-def _outputs(study_: str, output: Path | None, page: Path | None, plans: Path | None) -> Outputs:
-    from planner.studies.results import SUFFIXES
-
-    if page is not None:
-        flags.expect_extra("plotly", "report", "--report")
-    files = {
-        "--output": output,
-        "--output (points so far)": None if output is None else partial(output),
-        "--report": page,
-    }
-    outputs = Outputs(files, {"STUDY": study_}, {"--plans": (plans, "point-*.json")})
-    if output is not None and output.suffix.lower() not in SUFFIXES:
-        raise typer.BadParameter(f"{output} must end in {', '.join(SUFFIXES)}", param_hint="--output")
-    return outputs
-
-
 def _refuse_many(grid: "Grid", workers: int | None) -> None:
     """Say what a large grid would take, by some of its points."""
     from planner.studies.execution import Execution
@@ -207,18 +259,6 @@ def _duration(seconds: float) -> str:
         if seconds >= 2 * size:
             return f"{seconds / size:,.0f} {name}"
     return f"{seconds:,.0f} seconds"
-
-
-def _runner(name: RunnerName, workers: int | None, scheduler: str | None, points: int) -> "Runner":
-    from planner.studies.runners import Processes, Serial, usable_cores
-
-    if name is RunnerName.DASK:
-        flags.expect_extra("distributed", "dask", "--runner dask")
-        from planner.studies.dask_runner import Cluster
-
-        return Cluster(scheduler, workers)
-    count = min(workers or usable_cores(), points)
-    return Serial() if count == 1 else Processes(count)
 
 
 def _write_page(results: "StudyResults", page: Path) -> None:
