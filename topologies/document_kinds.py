@@ -7,6 +7,10 @@ from topologies.errors import InputError
 
 _STATED = ("plan", "policy", "study", "run")
 """Kinds that a document may state itself."""
+_CHANGED = {"nodes": "topology"} | dict.fromkeys(
+    ("tables", "embedding", "dense", "communication", "global_batch", "batch_per_rank"), "workload"
+)
+"""What the first keys of changed paths (`set`) are of."""
 
 
 def kind_of(data: Any) -> str | None:
@@ -22,6 +26,9 @@ def kind_of(data: Any) -> str | None:
         return "topology"
     if "nodes" not in data and tables is not None and data.keys() & {"global_batch", "batch_per_rank"}:
         return "workload"
+    if "base" in data and isinstance(data.get("set"), dict):
+        changed = {_CHANGED.get(str(path).partition(".")[0]) for path in data["set"]}
+        return changed.pop() if len(changed) == 1 else None
     return None
 
 

@@ -150,6 +150,8 @@ Origin = tuple[Document, tuple[Key, ...]]
 
 STDIN = Path("-")
 """The path that stands for standard input."""
+TABULAR = frozenset({".csv", ".tsv", ".parquet", ".pq"})
+"""What files end in that hold rows and columns."""
 
 
 def read_yaml(path: Path) -> Document:
@@ -158,13 +160,15 @@ def read_yaml(path: Path) -> Document:
     Raises InputError if it cannot be read, is not YAML, has a key twice or is empty.
     """
     source = "standard input" if path == STDIN else str(path)
+    if path.suffix.lower() in TABULAR:
+        raise InputError.at(source, "is a file of tables, which a workload may be (-w); a YAML document is needed here")
     try:
         content = sys.stdin.buffer.read() if path == STDIN else note(path).read_bytes()
         text = content.decode("utf-8-sig")
     except OSError as error:
         raise InputError.at(source, f"cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise InputError.at(source, "is not UTF-8 text") from None
+        raise InputError.at(source, "is not UTF-8 text; save it as UTF-8") from None
     document = parse_yaml(text, source)
     document.directory = path.parent
     return document

@@ -126,7 +126,7 @@ def csv_lines(path: Path) -> list[str]:
     except OSError as error:
         raise InputError.at(str(path), f"cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise InputError.at(str(path), "is not UTF-8 text") from None
+        raise InputError.at(str(path), "is not UTF-8 text; save it as UTF-8") from None
     return list(io.StringIO(text if text.endswith("\n") else f"{text}\n", newline=""))
 
 

@@ -4,6 +4,7 @@ Help must appear at once: nothing here, nor in a command's module, imports more 
 """
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -50,6 +51,18 @@ class Manner:
     as_json: bool
     is_quiet: bool
     command: str
+    left_empty: str | None
+    """The first flag whose value is an empty word, or what stands for an argument."""
+
+
+def _left_empty(words: Sequence[str]) -> str | None:
+    """What an empty word among those of a command line stands for: taken for a path, it would be this folder."""
+    for before, word in itertools.pairwise(("", *words)):
+        if not word:
+            return before if before.startswith("-") else "an argument"
+        if word.startswith("--") and word.endswith("=") and word.count("=") == 1:
+            return word.removesuffix("=")
+    return None
 
 
 class PlannerCommands(CommandGroup):
@@ -58,7 +71,8 @@ class PlannerCommands(CommandGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the words before the command; whether its errors are to be JSON is known before it is read."""
         as_json = "--format=json" in args or ("--format", "json") in itertools.pairwise(args)
-        ctx.obj = Manner(as_json, is_quiet=not {"-q", "--quiet"}.isdisjoint(args), command=" ".join(args[:1]))
+        is_quiet = not {"-q", "--quiet"}.isdisjoint(args)
+        ctx.obj = Manner(as_json, is_quiet, command=" ".join(args[:1]), left_empty=_left_empty(args))
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
@@ -66,6 +80,9 @@ class PlannerCommands(CommandGroup):
         manner: Manner = ctx.obj
 
         def run() -> Any:
+            if manner.left_empty is not None:
+                message = "is empty, as an unset variable of a script leaves it; give a value, or leave it out"
+                raise typer.BadParameter(message, param_hint=manner.left_empty)
             with activity.shown(manner.command, streams.activity_console(quiet=manner.is_quiet)):
                 return super(PlannerCommands, self).invoke(ctx)
 

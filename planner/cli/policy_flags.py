@@ -211,6 +211,9 @@ def _forbid(document: "Document", text: str) -> None:
     ranks = ",".join(word for word in split if word[:1].isdigit())
     tiers = ",".join(word for word in split if not word[:1].isdigit())
     refused = words("--forbid", tiers or None, PLACEMENT_TIERS)
+    if not (ranks or refused):
+        message = f"{text!r} names no ranks or tiers; write for example 'user_*=0-3,ssd_cached'"
+        raise typer.BadParameter(message, param_hint="--forbid")
     for key, value in (("forbid_ranks", ranks), ("forbid_tiers", list(refused or ()))):
         if value:
             narrow(document, key, value, f"--forbid {text}", match or None)

@@ -80,7 +80,7 @@ def read_json(path: str | Path, otherwise: str = "must be a mapping of keys") ->
     except OSError as error:
         raise InputError.at(source, f"cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise InputError.at(source, "is not UTF-8 text") from None
+        raise InputError.at(source, "is not UTF-8 text; save it as UTF-8") from None
     except RecursionError:
         raise InputError.at(source, "is nested too deep") from None
     except _TwiceError:

@@ -154,6 +154,22 @@ def test_a_wrong_command_line_exits_with_2(run, words):
     assert result.stdout == ""
 
 
+@pytest.mark.parametrize(
+    ("words", "flag"),
+    [
+        (("plan", "-w", "nv-tiny", "-t", ""), "-t"),
+        (("verify", "plan.json", "--topology="), "--topology"),
+        (("plan", "-t", "cpu", "-w", "nv-tiny", "--forbid", ""), "--forbid"),
+        (("init", ""), "an argument"),
+    ],
+)
+def test_an_empty_word_is_refused(run, words, flag):
+    """An unset variable of a script: as a path it would be this folder, as an input it would be left out."""
+    result = run(*words)
+    assert result.exit_code == ExitCode.WRONG_COMMAND_LINE
+    assert f"Invalid value for {flag}: is empty, as an unset variable" in " ".join(result.stderr.split())
+
+
 def test_a_closed_pipe_is_no_failure():
     """`planner schema topology | head -1` ends quietly."""
     process = subprocess.Popen(

@@ -75,6 +75,7 @@ def test_faults_of_file_and_flags_at_once(run, starter):
     [
         (("--pin", "0-3"), "GLOB=RANKS"),
         (("--forbid", "hmb"), "did you mean 'hbm'"),
+        (("--forbid", "user_*="), "names no ranks or tiers"),
         (("--reserve", "10%"), "TIER=SIZE"),
         (("--reserve", "hmb=10%"), "did you mean 'hbm'"),
         (("--replicas", "user_*=few"), "'user_*=few' is not GLOB=COPIES"),

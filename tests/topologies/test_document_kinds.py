@@ -39,6 +39,8 @@ def test_the_kind_that_was_asked_for_passes():
     [
         (CLUSTER, "workload", "x: is a topology, not a workload"),
         (MODEL, "topology", "x: is a workload, not a topology"),
+        ({"base": "dgx-h100", "set": {"nodes.0.count": 3}}, "workload", "x: is a topology, not a workload"),
+        ({"base": "dlrm-v1", "set": {"embedding.dtype": "fp16", "tables": 1}}, "topology", "x: is a workload"),
         ({"kind": "plan"}, "topology", "planner export x --to inputs -o FOLDER writes the topology that it was made"),
         ({"kind": "run"}, "study", "x: is a run, not a study; planner run x reads it"),
     ],

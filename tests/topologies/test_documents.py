@@ -170,8 +170,15 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     latin.write_bytes("name: Köln".encode("latin-1"))
     marked = tmp_path / "marked.yaml"
     marked.write_bytes(b"\xef\xbb\xbfname: x\n")
+    profile = tmp_path / "tables.parquet"
+    profile.write_bytes(b"PAR1\xff")
     unreadable = "cannot be read"
-    for path, words in ((latin, "is not UTF-8 text"), (tmp_path, unreadable), (tmp_path / "no", unreadable)):
+    for path, words in (
+        (latin, "is not UTF-8 text; save it as UTF-8"),
+        (profile, "is a file of tables, which a workload may be"),
+        (tmp_path, unreadable),
+        (tmp_path / "no", unreadable),
+    ):
         with pytest.raises(InputError, match=words):
             read_yaml(path)
     assert read_yaml(marked).data == {"name": "x"}
