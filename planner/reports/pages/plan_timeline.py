@@ -13,6 +13,8 @@ from planner.reports.timeline.slices import critical_rank, slices, streams
 from planner.studies.scales import Scale, scale_of, significant
 from topologies.sentences import counted
 
+MOST_TICKS = 17
+"""Rows that have their name beside them."""
 MOST_ROWS, MOMENTS = 128, 320
 """Rows of ranks, and the moments of the step at which each is looked at."""
 WAITS = "waits"
@@ -97,15 +99,15 @@ def _every_rank(simulation: Simulation, rows: Ints, step_s: float, scale: Scale)
         "x": (moments / scale.divisor).round(6).tolist(),
         "y": list(range(len(rows))),
         "z": shown.tolist(),
-        "text": [[used[part] for part in row] for row in shown.tolist()],
-        "hovertemplate": f"%{{y}}, %{{x:.4g}} {escaped(scale.unit)}<br>%{{text}}<extra></extra>",
+        "text": [[f"{name}: {used[part]}" for part in row] for name, row in zip(names, shown.tolist(), strict=True)],
+        "hovertemplate": f"%{{x:.4g}} {escaped(scale.unit)}<br>%{{text}}<extra></extra>",
         "colorscale": _steps(used),
         "zmin": -0.5,
         "zmax": len(used) - 0.5,
         "showscale": False,
         "ygap": 1 if len(rows) <= 64 else 0,
     }
-    ticks = np.unique(np.linspace(0, len(rows) - 1, min(len(rows), 17)).round().astype(int)).tolist()
+    ticks = list(range(0, len(rows), -(-len(rows) // MOST_TICKS)))
     drawn = layout(
         int(np.clip(140 + 24 * len(rows), 260, 640)) + legend_px(used),
         showlegend=True,

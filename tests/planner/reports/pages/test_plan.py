@@ -120,6 +120,11 @@ def test_many_ranks_are_areas() -> None:
     rows, one = chart(page, "timeline").views
     assert np.shape(rows.data[0]["z"]) == np.shape(rows.data[0]["text"]) == (128, 320)
     assert "128 of 320 ranks" in chart(page, "timeline").note
+    named = [row[0].partition(":")[0] for row in rows.data[0]["text"]]
+    assert named == [f"rank {row[0]}" for row in rows.rows[1:]]  # under the pointer, also of rows without a name beside
+    beside = rows.layout["yaxis"]["tickvals"]
+    assert len(set(np.diff(beside))) == 1
+    assert rows.layout["yaxis"]["ticktext"] == [named[row] for row in beside]
     assert f"rank {critical_rank(simulate_plan(many))}," in one.label
     use = np.array(chart(page, "cluster").views[0].data[0]["z"], dtype=float)
     assert np.isfinite(use).sum() % 320 == 0
@@ -130,7 +135,7 @@ def test_the_timeline_shows_what_ranks_do_as_long_as_they_do_it(found: Plan, pag
     """Moment by moment for all ranks, and task by task for one."""
     simulation = simulate_plan(found)
     every, one = chart(page, "timeline").views
-    does = np.array(every.data[0]["text"])
+    does = np.array([[text.partition(": ")[2] for text in row] for row in every.data[0]["text"]])
     assert does.shape == (4, 320)
     low, step_s = simulation.window[0], float(simulation.step_seconds[0])
     updates = [task for task in simulation.program.tasks if task.kind == "update"]
