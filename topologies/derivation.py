@@ -4,6 +4,7 @@ Other keys of a document replace those of its base. A fault is laid to the docum
 """
 
 import copy
+import difflib
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -64,8 +65,13 @@ def with_keys(base: Document, document: Document) -> Document:
 
 
 def with_changes(merged: Document, document: Document, model: type[BaseModel]) -> list[Fault]:
-    """Apply what the document's `set` says to `merged`, in place; what is wrong with its paths."""
+    """Apply what the document's `set` says to `merged`, in place; what is wrong with its paths, and keys that are
+    misspelt ones of this module."""
     faults: list[Fault] = []
+    for key in sorted(map(str, document.data.keys() - model.model_fields.keys() - KEYS)):
+        if near := difflib.get_close_matches(key.lower(), KEYS, n=1):
+            faults.append(document.fault((key,), f"unknown key; did you mean {near[0]!r}?"))
+            merged.data.pop(key, None)
     for path, value in (document.data.get("set") or {}).items():
         origin = (document, ("set", path))
         faults += faults_of(partial(assign, merged, str(path), value, model, origin))

@@ -65,7 +65,7 @@ def describe(item: ErrorDetails, model: type[BaseModel], path: Sequence[Key]) ->
         key, words = _LIMITS[kind]
         return f"must be {words} {str(limits[key]).removesuffix('.0')}, not {shown(value)}"
     if kind == "literal_error":
-        return f"must be {limits['expected']}, not {shown(value)}"
+        return f"must be {limits['expected']}, not {shown(value)}{_nearest_of(value, limits['expected'])}"
     if kind in {"too_short", "string_too_short"} and limits.get("min_length") == 1:
         return "must not be empty"
     if kind == "string_too_long":
@@ -88,6 +88,14 @@ def written_out(value: object) -> str:
     if re.fullmatch(r"\s*\d{1,3}(,\d{3})+\s*", value):
         return f"; write {value.strip().replace(',', '')}"
     return ""
+
+
+def _nearest_of(value: object, expected: str) -> str:
+    """The word of those in quotes that a misspelt one is meant to be; "" where none is near."""
+    if not isinstance(value, str):
+        return ""
+    nearest = did_you_mean(value, re.findall(r"'([^']*)'", expected))
+    return nearest if nearest.startswith("; did you mean") else ""
 
 
 def _named(value: object) -> str:

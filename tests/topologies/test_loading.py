@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from cost_models.workload.loading import load_workload
 from topologies.errors import InputError
 from topologies.loading import TOPOLOGIES, load_topology, read_topology
 
@@ -25,6 +26,19 @@ def test_a_path_and_a_name_give_the_same_topology() -> None:
 def test_an_unknown_name_gets_the_nearest() -> None:
     """A misspelt name is answered with a suggestion."""
     assert _faults("zionx") == ["zionx: is neither a file nor a topology of the catalog; did you mean 'zionex'?"]
+
+
+def test_misspelt_words_of_a_document_on_another_get_the_nearest(tmp_path: Path) -> None:
+    """A key of its own, once, and a word that a field may be."""
+    changed = tmp_path / "changed.yaml"
+    changed.write_text("base: dgx-h100\nsets: {nodes.0.count: 2}\n")
+    with pytest.raises(InputError) as refused:
+        load_topology(changed)
+    assert [str(fault) for fault in refused.value.faults] == [f"{changed}:2:1: sets: unknown key; did you mean 'set'?"]
+    changed.write_text("base: dlrm-v1\nsets: {}\nset: {embedding.optimizer: rowwise_adagard}\n")
+    with pytest.raises(InputError, match="did you mean 'rowwise_adagrad'") as refused:
+        load_workload(changed)
+    assert [fault.path for fault in refused.value.faults] == ["sets", "embedding.optimizer"]
 
 
 def test_a_path_to_nothing_is_told_from_a_misspelt_name(tmp_path: Path) -> None:
