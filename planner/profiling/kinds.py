@@ -81,17 +81,25 @@ def opened(
         return TorchSource(tuple(files), columns)
     if kind == CRITEO_LOG:
         return TextSource(tuple(files), columns or CRITEO[14:], CRITEO, "\t", None)
-    head = first_line(files[0])
-    if not head:
-        raise InputError.at(
-            str(files[0]), "begins with an empty line, where the names of columns are", line=1, column=1
-        )
+    head = _header(files[0])
     delimiter = "\t" if "\t" in head else ","
     source = TextSource(tuple(files), columns or (), None, delimiter, separator, words)
     if columns is None:
         message = f"does not say which of its columns hold ids; name them with --columns: {', '.join(source.names)}"
         raise InputError.at(str(files[0]), message, line=1, column=1)
     return source
+
+
+def _header(file: Path) -> str:
+    """The line with the names of a file's columns. Raises InputError where there is none that could be."""
+    head = first_line(file)
+    if not head and not file.stat().st_size:
+        raise InputError.at(str(file), "is empty; its first line has the names of columns")
+    if not head:
+        raise InputError.at(str(file), "begins with an empty line, where the names of columns are", line=1, column=1)
+    if "\0" in head or "\N{REPLACEMENT CHARACTER}" in head:
+        raise InputError.at(str(file), "is not UTF-8 text; save it as UTF-8", line=1, column=1)
+    return head
 
 
 def counted(files: Sequence[Path], kind: str) -> dict[str, TableStatistics]:

@@ -273,6 +273,23 @@ def test_results_that_are_no_counts(run, tmp_path, text):
     assert "c.csv" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "x.csv: is empty"),
+        (b"\nuser\n1\n", "x.csv:1:1: begins with an empty line"),
+        ("user,item\n1,2\n".encode("utf-16"), "x.csv:1:1: is not UTF-8 text; save it as UTF-8"),
+        (bytes(range(256)), "x.csv:1:1: is not UTF-8 text"),
+    ],
+)
+def test_logs_without_a_header_that_can_be_read(run, tmp_path, content, said):
+    """They are told what they are, instead of what columns their bytes would name."""
+    (tmp_path / "x.csv").write_bytes(content)
+    done = run("profile", tmp_path / "x.csv", "--dim", 16, "-o", tmp_path / "t.csv")
+    assert done.exit_code == 3
+    assert said in done.stderr
+
+
 def test_an_interrupted_command_is_continued(logs, tmp_path):
     """Terminated between two tasks; the same command then ends with the bytes of an undisturbed one."""
     command = [
