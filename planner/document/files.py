@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from topologies.documents import TABULAR
 from topologies.errors import Fault, InputError
 from topologies.sources import behind_links, note
 
@@ -74,6 +75,8 @@ def read_json(path: str | Path, otherwise: str = "must be a mapping of keys") ->
     """The mapping that a file holds. Raises InputError for anything else, in the words of `otherwise`, and for a key
     that stands twice in one mapping: readers do not agree which of the two counts."""
     source, text = str(path), ""
+    if Path(path).suffix.lower() in TABULAR:
+        raise InputError.at(source, "is a file of tables; a JSON document is needed here")
     try:
         text = note(Path(path)).read_text(encoding="utf-8-sig")
         data = json.loads(text, object_pairs_hook=_mapping)
@@ -86,6 +89,8 @@ def read_json(path: str | Path, otherwise: str = "must be a mapping of keys") ->
     except _TwiceError:
         raise _repeated(source, text) from None
     except json.JSONDecodeError as error:
+        if not text.strip():
+            raise InputError.at(source, "is empty") from None
         raise InputError.at(source, f"is not JSON: {error.msg}", line=error.lineno, column=error.colno) from None
     except ValueError:
         raise InputError.at(source, "holds a whole number of thousands of digits, which is no quantity") from None

@@ -170,6 +170,16 @@ def test_an_empty_word_is_refused(run, words, flag):
     assert f"Invalid value for {flag}: is empty, as an unset variable" in " ".join(result.stderr.split())
 
 
+@pytest.mark.parametrize(
+    ("name", "said"), [("x.parquet", "is a file of tables; a JSON document is needed here"), ("x.json", "is empty")]
+)
+def test_files_that_are_no_plan_are_told_what_they_are(run, tmp_path, name, said):
+    """Tables, and nothing at all, where a plan is expected."""
+    (tmp_path / name).write_bytes(b"" if name == "x.json" else b"PAR1\xff")
+    result = run("explain", tmp_path / name)
+    assert (result.exit_code, result.stderr) == (ExitCode.INVALID_INPUT, f"{tmp_path / name}: {said}\n")
+
+
 def test_a_closed_pipe_is_no_failure():
     """`planner schema topology | head -1` ends quietly."""
     process = subprocess.Popen(
