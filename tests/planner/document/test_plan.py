@@ -169,7 +169,7 @@ def test_a_place_that_cannot_be_written_is_an_input_error(planned: Plan, tmp_pat
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"", "is not JSON"),
+        (b"", "is empty"),
         (b'{"kind": "plan",\n "schema_version"', r":2:"),
         (b"[]", "is not a plan document"),
         (b'{"kind": "topology"}', "is not a plan document"),
