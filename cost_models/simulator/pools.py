@@ -63,11 +63,6 @@ class Moving:
         """[U, a] what each takes some of."""
         return self.weight > 0
 
-    @cached_property
-    def enters(self) -> Flags:
-        """[H, a] the hubs that each puts something into, those left out that take a part of it back."""
-        return self.share > 0
-
     def take(self, index: Ints) -> "Moving":
         """Those at these positions."""
         return Moving(
@@ -208,8 +203,10 @@ class Pool:
         while True:
             held = (full[moving.resource] & moving.uses).any(axis=0)
             if self.hub_count:
-                blocked = np.bincount(self.hub[full[self.hub_resource]], minlength=self.hub_count) > 0
-                held |= (blocked[moving.hub] & moving.enters).any(axis=0)
+                weights = self.hub_weight * full[self.hub_resource]
+                behind = np.bincount(self.hub, weights=weights, minlength=self.hub_count)
+                asked = moving.share * behind[moving.hub]  # less what is taken back, of full resources alone
+                held |= asked.sum(axis=0) > SATURATED * np.abs(asked).sum(axis=0)
             stopped = np.flatnonzero(growing & held)
             growing[stopped] = False
             if not growing.any():

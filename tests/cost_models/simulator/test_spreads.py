@@ -55,7 +55,10 @@ def messages_s(network: SimulatedNetwork, to_each: Floats, way: Way, conditions:
         rate = np.array(
             [k.link_all_to_all if near else k.nic_all_to_all for k, near in zip(kinds, inside, strict=True)]
         )
-        port, card = network.number(Resource("link", end), rank), network.number(Resource("nic", end), rank)
+        port, card = (
+            network.number(Resource("link", end), rank),
+            network.number(Resource("nic", end), network.card_of_rank[rank]),
+        )
         uses.append(Use(np.where(inside, port, card), 1 / rate))
     moves = graph.move(to_each[own], uses)
     run = Engine(graph, conditions.capacity(network)).run()
@@ -84,6 +87,17 @@ def test_every_rank_is_done_when_its_messages_are(seed: int, way: Way) -> None:
     conditions = Conditions(slow_links={(NIC_IN, seed): 0.3, (Resource("link"), 7 - seed): 0.01})
     to_each = np.where(random.random(8) < 0.2, 0.0, random.uniform(0.1, 1, 8) * BYTES)
     assert ends_s(network, to_each, way, conditions) == pytest.approx(messages_s(network, to_each, way, conditions))
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("way", [OUT, IN])
+def test_full_links_of_the_sending_node_hold_up_no_sender(seed: int, way: Way) -> None:
+    """Where nodes are alike one flow stands for all messages of a rank. What its own node receives, it does not send:
+    while that fills the node's cards, its ranks send on, and are done when their messages are."""
+    cluster, random = topology(node_group("a", nodes=2, cards=1)), np.random.default_rng(seed)
+    network, to_each = SimulatedNetwork(cluster, rank_kinds(cluster, MODEL)), random.uniform(0.1, 1.0, 4) * BYTES
+    conditions = Conditions()
+    assert ends_s(network, to_each, way) == pytest.approx(messages_s(network, to_each, way, conditions), rel=1e-9)
 
 
 def test_receivers_told_apart_by_their_links_alone_end_nearly_then(monkeypatch: pytest.MonkeyPatch) -> None:
