@@ -34,7 +34,7 @@ from cost_models.resources import (
 )
 from cost_models.shards import BELOW_HBM, BYTE_ADDRESSABLE, Floats, Ints, MemoryTier
 from cost_models.stages import CUT_TERMS, STAGES, TERMS, Over, StepSetting, hidden_stages, stage_of_terms
-from cost_models.uplinks import Uplink, exchange_uplinks, sum_uplinks
+from cost_models.uplinks import Uplink, exchange_uplinks, most_sharing, sum_uplinks
 from cost_models.workload.models import Workload
 from topologies.cluster import Topology
 from topologies.fabric import Fabric
@@ -230,6 +230,8 @@ class Schedule:
             ]
         if self._in_phases and term in _EXCHANGED and resource.kind == "link":
             reached.append((Resource("nic", resource.way), self._share_of_card(kind)))
+            for uplink in (each.resource for each in self.uplinks if each.resource.way == resource.way):
+                reached.append((uplink, 1 / most_sharing(self.resource_of_rank(uplink), self.kind_of_rank == kind)))
         if term == "input_dist" and self.ids_overlap:
             reached = [(replace(one, with_ids=True), factor) for one, factor in reached]
         elif term in _GRADIENTS and self.all_reduce_meets_ids:
