@@ -88,7 +88,7 @@ class EmbeddingsAlone(StepModel):
     ) -> None:
         ways = {"replicas": replicas, "copy_meets_rows": copy_meets_rows, "stashes": stashes}
         super().__init__(topology, workload, reserve, exchange, **ways)
-        self._take_lines(tuple(len(self.lines_of(stage)) - 1 for stage in self.protocol_stages))
+        self._take_lines(self.all_protocols[0])
         self.base_bytes = np.zeros_like(self.base_bytes)
 
     def _take_lines(self, protocols: tuple[int, ...]) -> None:
@@ -98,7 +98,8 @@ class EmbeddingsAlone(StepModel):
     @property
     def all_protocols(self) -> tuple[tuple[int, ...], ...]:
         """The last line of each exchange alone, which has the highest rate: without latencies none ends before it."""
-        return (tuple(len(self.lines_of(stage)) - 1 for stage in self.protocol_stages),)
+        lines = {} if self.exchanged is None else self.exchanged.usual
+        return (tuple(len(lines.get(stage, self.lines_of(stage))) - 1 for stage in self.protocol_stages),)
 
     def block_costs(self, blocks: Blocks, kind: int) -> BlockCosts:
         """With the bytes of the weights only."""

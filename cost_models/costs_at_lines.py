@@ -2,7 +2,8 @@
 
 Costs that add up over tables need straight lines, and the law of an exchange is the least of several. So costs are
 those at one line for each stage that exchanges (`protocols`), and what a placement takes is evaluated at the lines with
-which its own stages end first: that is the law itself. See docs/decisions/0021-lines-of-laws.md.
+which its own stages end first: that is the law itself. One line of each stage is of placements that exchange nothing
+(see `exchanged`). See docs/decisions/0021-lines-of-laws.md.
 """
 
 import copy
@@ -17,11 +18,13 @@ from cost_models.averaging import AveragingLine
 from cost_models.batch_copy import COPY_CONTENTION, CopyLine
 from cost_models.evaluation import Evaluation
 from cost_models.exchange_lines import ExchangeLine
+from cost_models.exchanged import OUTPUTS, Exchanged
 from cost_models.joint_lines import JointLine
 from cost_models.model import CostModel
-from cost_models.shards import Floats, PlacedShards
+from cost_models.shards import Blocks, Floats, PlacedShards
 
-Line = ExchangeLine | AveragingLine | CopyLine | JointLine
+OwnLine = ExchangeLine | AveragingLine | CopyLine
+Line = OwnLine | JointLine
 
 
 class CostsAtLines(CostModel):
@@ -29,10 +32,16 @@ class CostsAtLines(CostModel):
 
     _beside: Floats
     """[S] seconds that a stage takes whatever its loads, without the latencies of lines."""
+    exchanged: Exchanged | None = None
+    """The lines of stages that exchange, by whether anything is exchanged; None where all are of whatever is."""
+
+    def lines_of(self, stage: str) -> Sequence[Line]:
+        """The lines of the law of a stage; none is shorter than the first for no bytes, but one of no exchange."""
+        return self.own_lines_of(stage)
 
     @abstractmethod
-    def lines_of(self, stage: str) -> Sequence[Line]:
-        """The lines of the law of a stage; none is shorter than the first for no bytes."""
+    def own_lines_of(self, stage: str) -> Sequence[OwnLine]:
+        """Those of the tables with the fewest copies, where some have more."""
 
     def _take_lines(self, protocols: tuple[int, ...]) -> None:
         self.protocols, self.constants = protocols, self._beside.copy()
@@ -51,10 +60,35 @@ class CostsAtLines(CostModel):
         """The number of the line that these take."""
         return self.protocols[self.protocol_stages.index(stage)]
 
+    def _add_waits(self, blocks: Blocks, kind: int, parts: Sequence[Floats]) -> None:
+        """Add to what blocks cost on a kind of rank, [n, C] each of the three parts, what they wait for."""
+        if self.exchanged is not None:
+            stages = [self.stages[column.stage] for column in self.columns]
+            self.exchanged.add_waits(parts[0], blocks, self.tables, kind)
+            self.exchanged.add_beyond(parts[2], blocks, self._own_line(OUTPUTS), stages)
+
     @property
     def all_protocols(self) -> tuple[tuple[int, ...], ...]:
         """Every choice of a line for each stage that exchanges; the last stage's changes first."""
-        return tuple(itertools.product(*(range(len(self.lines_of(stage))) for stage in self.protocol_stages)))
+        counts = {stage: len(self.lines_of(stage)) for stage in self.protocol_stages}
+        if self.exchanged is None:
+            return tuple(itertools.product(*map(range, counts.values())))
+        others = {stage: count for stage, count in counts.items() if stage not in self.exchanged.usual}
+        return self.exchanged.protocols(others, self.protocol_stages)
+
+    @property
+    def has_bent_laws(self) -> bool:
+        """Whether a stage has several lines for whoever exchanges anything."""
+        lines = {} if self.exchanged is None else self.exchanged.usual
+        return any(len(lines.get(stage, self.lines_of(stage))) > 1 for stage in self.protocol_stages)
+
+    def _numbers_of(self, placed: PlacedShards) -> list[Sequence[int]]:
+        """The lines of each stage that exchanges, by number, that a placement may take."""
+        own, every = self.exchanged, [range(len(self.lines_of(stage))) for stage in self.protocol_stages]
+        if own is None:
+            return [*every]
+        nothing, stages = own.is_nothing(placed.blocks), zip(self.protocol_stages, every, strict=True)
+        return [own.numbers(stage, nothing=nothing) if stage in own.usual else numbers for stage, numbers in stages]
 
     def at_protocols(self, protocols: tuple[int, ...]) -> Self:
         """The same costs with other lines for the stages that exchange."""
@@ -66,13 +100,14 @@ class CostsAtLines(CostModel):
         """The model at the lines with which each stage of a placement ends first; the first of equals."""
         if len(self.all_protocols) == 1:
             return self
-        counts = [len(self.lines_of(stage)) for stage in self.protocol_stages]
+        numbers = self._numbers_of(placed)
         where, seconds = [self.stages.index(stage) for stage in self.protocol_stages], []
-        for number in range(max(counts)):
-            model = self.at_protocols(tuple(min(number, count - 1) for count in counts))
+        for n in range(max(map(len, numbers))):
+            model = self.at_protocols(tuple(of_stage[min(n, len(of_stage) - 1)] for of_stage in numbers))
             load, none = model._placed(placed, model.exchange_costs)
             seconds.append(model._evaluation(load, none).stage_seconds[where])
-        return self.at_protocols(tuple(np.argmin(seconds, axis=0).tolist()))
+        first = np.argmin(seconds, axis=0).tolist()
+        return self.at_protocols(tuple(of_stage[n] for of_stage, n in zip(numbers, first, strict=True)))
 
     def evaluate(self, placed: PlacedShards, slowness: Floats | None = None) -> Evaluation:
         """Stage times and bytes of a placement, summed shard by shard, by the laws of its exchanges."""
@@ -80,4 +115,10 @@ class CostsAtLines(CostModel):
 
     def evaluate_nothing(self) -> Evaluation:
         """The stages if no table were placed, and nothing exchanged."""
-        return super(CostsAtLines, self.at_protocols((0,) * len(self.protocol_stages))).evaluate_nothing()
+        least = min(self.all_protocols, key=self._latency_s)
+        return super(CostsAtLines, self.at_protocols(least)).evaluate_nothing()
+
+    def _latency_s(self, protocols: tuple[int, ...]) -> float:
+        """What the lines of all stages wait for."""
+        stages = zip(self.protocol_stages, protocols, strict=True)
+        return sum(self.lines_of(stage)[number].latency_s for stage, number in stages)

@@ -13,16 +13,17 @@ import numpy as np
 
 from cost_models import collectives, towers
 from cost_models.amounts import NO_RESERVE, Amount, Reserve
-from cost_models.averaging import Averaging, AveragingLine
-from cost_models.batch_copy import COPY_CONTENTION, BatchCopy, CopyLine
+from cost_models.averaging import Averaging
+from cost_models.batch_copy import COPY_CONTENTION, BatchCopy
 from cost_models.beside_dense import EvenTables
 from cost_models.coefficients_used import StepCoefficients
 from cost_models.cost_arrays import BlockCosts, BlockMemory
-from cost_models.costs_at_lines import CostsAtLines, Line
+from cost_models.costs_at_lines import CostsAtLines, OwnLine
 from cost_models.cut_copies import cut_terms
 from cost_models.dense_sharding import sharded_bytes, sharding_of
 from cost_models.dense_update import DenseUpdate
 from cost_models.exchange_lines import ExchangeLine, fastest_line
+from cost_models.exchanged import Exchanged
 from cost_models.kinds import RankKind, rank_kinds
 from cost_models.loads import Loads
 from cost_models.lookup import Lookup
@@ -137,6 +138,9 @@ class StepCosts(CostsAtLines):
         self._beside: Floats = self.base.constants  # without the latencies of exchanges
         self.base_loads: Floats = self.base.loads
         self.device_begins: Floats = self.base.begins
+        if not self.schedule.has_towers and replicas is None:
+            exchanging = [stage for stage in self.protocol_stages if stage in EXCHANGE_OF]
+            self.exchanged = Exchanged.among(self.schedule, self.kinds, exchanging, self.tables)
         self._take_lines((0,) * len(self.protocol_stages))
         if not software.ids_arrive_sharded:
             self._add_copy()
@@ -194,17 +198,13 @@ class StepCosts(CostsAtLines):
             topology, workload, exchange=self.exchange, replicas=replicas, copy_meets_rows=meets, stashes=self.stashes
         )
 
-    def lines_of(self, stage: str) -> Sequence[Line]:
-        """The lines of the collective of a stage; none is shorter than the first for no bytes."""
-        return self.own_lines_of(stage)
-
-    def own_lines_of(self, stage: str) -> Sequence[ExchangeLine | AveragingLine | CopyLine]:
+    def own_lines_of(self, stage: str) -> Sequence[OwnLine]:
         """Those of the tables with the fewest copies; none where these have none to average."""
         if stage == REPLICA_SYNC:
             return () if self._averaging is None else self._averaging.lines
         if stage == COPY_CONTENTION:
             return self.batch_copy.lines(self.loaded_bytes_per_sample)
-        return self.schedule.lines[stage]
+        return self.exchange_lines_of(stage)
 
     def with_flat_exchange(self) -> Self | None:
         """The same without towers; None where there are none, or where the model needs them."""
@@ -214,17 +214,16 @@ class StepCosts(CostsAtLines):
         flat.reserve = self.reserve
         return flat
 
-    @property
-    def _averaging_line(self) -> AveragingLine:
-        """That of the model's protocols, where copies are averaged."""
-        assert self._averaging is not None
-        return self._averaging.lines[self._own_line(REPLICA_SYNC)]
+    def exchange_lines_of(self, stage: str) -> tuple[ExchangeLine, ...]:
+        """The lines of a collective, whatever is exchanged."""
+        own = self.exchanged
+        return own.lines(stage) if own is not None and stage in own.usual else self.schedule.lines[stage]
 
     def port_bytes_per_s(self, stage: str, kind: int) -> float:
         """Rate of a port in the exchange of a stage; that of many bytes where others hide the exchange."""
         if stage not in self.protocol_stages:
             return self.kinds[kind].link_all_to_all
-        return self.schedule.lines[stage][self._own_line(stage)].port_bytes_per_s[kind]
+        return self.exchange_lines_of(stage)[self._own_line(stage)].port_bytes_per_s[kind]
 
     def _balanced_line(self, stage: str) -> int:
         """The fastest line where whole tables are spread evenly: where a search begins."""
@@ -280,6 +279,7 @@ class StepCosts(CostsAtLines):
             these = blocks.take(some)
             add_loads(self._block_terms(these, kind), self.schedule, kind, [part[some] for part in parts])
             memories.append(self.block_memory(these, kind))
+        self._add_waits(blocks, kind, parts)
         return BlockCosts(
             *parts,
             np.concatenate([memory.fixed for memory in memories]),
@@ -313,6 +313,7 @@ class StepCosts(CostsAtLines):
         """What blocks exchange and wait for the copy of a batch, and no bytes."""
         terms = self._exchange_terms(blocks, kind) | self._copy_terms(lambda: self._lookup(blocks, kind))
         parts = self._summed(terms, len(blocks), kind)
+        self._add_waits(blocks, kind, parts)
         none = np.zeros((len(blocks), 0))
         return BlockCosts(*parts, none, none, np.ones(len(blocks), dtype=bool))
 
@@ -334,7 +335,8 @@ class StepCosts(CostsAtLines):
         if self.workload.tower_modules:  # what modules give has the same size whatever is placed
             terms = {term: loads for term, loads in terms.items() if term not in towers.PEERS}
         if self._averaging is not None:
-            terms[REPLICA_SYNC] = self._averaging.loads(blocks, kind, self._averaging_line)
+            line = self._averaging.lines[self._own_line(REPLICA_SYNC)]
+            terms[REPLICA_SYNC] = self._averaging.loads(blocks, kind, line)
         if self.tables.training:
             summing, size = self.base.summing_kinds[kind], self.tables.gradient_wire_bytes
             terms["replica_all_reduce"] = collectives.replica_all_reduce(self.tables, blocks, summing, size)

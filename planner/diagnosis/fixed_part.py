@@ -91,7 +91,7 @@ def _fixed_seconds(model: StepCosts) -> Iterator[FixedSeconds]:
             continue
         latency_s = 0.0
         if stage in model.schedule.collectives:
-            least_s = model.lines_of(stage)[0].latency_s
+            least_s = min(line.latency_s for line in model.lines_of(stage))
             latency_s = least_s if stage in model.protocol_stages else min(total, least_s)
             yield FixedSeconds(stage, "latency of the collective", latency_s)
         words = _ON_DEVICE if resource == DEVICE else _ELSEWHERE

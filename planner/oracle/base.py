@@ -1,5 +1,6 @@
 """The plan that candidates are costed beside: its models, its option space, and the multipliers of its proof."""
 
+import copy
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,7 +12,8 @@ from cost_models.batch_copy import CopyLine
 from cost_models.compressed_costs import CompressedCosts
 from cost_models.dense_sharding import sharding_of
 from cost_models.fixed_parts import FixedParts
-from cost_models.shards import SIZED_BY_PLAN
+from cost_models.shards import MEMORY_HBM, SIZED_BY_PLAN
+from cost_models.step_exchanges import EXCHANGE_OF
 from cost_models.towers import has_towers
 from cost_models.workload.compressors import NO_COMPRESSOR, Compressor
 from cost_models.workload.models import Workload
@@ -120,7 +122,8 @@ class Base:
         model = planned_model(plan)
         self._expect_simple(model)
         assert isinstance(model, CompressedCosts)
-        self.model: CompressedCosts = model
+        self.model: CompressedCosts = _for_any_tables(model)
+        model = self.model
         self.workload: Workload = model.stated_workload
         options = planned_options(origin, model, self.policy)
         self.formulation = Formulation.of_options(model, options)
@@ -202,14 +205,39 @@ class Base:
 
     @cached_property
     def plan_protocols(self) -> tuple[int, ...]:
-        """The protocols with which the stages of the plan end first."""
-        return self.model.linearised_at(placed_shards(self.plan)).protocols
+        """The protocols with which the stages of the plan end first; those of usual exchanges where it makes none, as
+        candidates may be too large for that."""
+        own = self.model.linearised_at(placed_shards(self.plan)).protocols
+        return self.model.protocols if self.are_of_nothing(own) else own
+
+    def are_of_nothing(self, protocols: tuple[int, ...]) -> bool:
+        """Whether protocols are those of plans that replicate all tables, and exchange nothing."""
+        exchanged = self.model.exchanged
+        numbers = zip(self.model.protocol_stages, protocols, strict=True)
+        return exchanged is not None and any(
+            stage in exchanged.usual and number >= len(exchanged.usual[stage]) for stage, number in numbers
+        )
+
+    def may_replicate(self, held: Ints) -> Bools:
+        """[n] whether all tables of candidates, which with their state have so many bytes, may be on every rank."""
+        return np.asarray(held <= max(kind.memory_bytes[MEMORY_HBM] for kind in self.model.kinds))
+
+    def unwaited_s(self, held: Ints) -> Floats:
+        """[n] what such candidates are not taken to wait for, as the plan replicates all tables."""
+        stages = [stage for stage in self.model.protocol_stages if stage in EXCHANGE_OF]
+        waited_s = sum(self.model.lines_of(stage)[0].latency_s for stage in stages) if self.replicates_all else 0.0
+        return np.where(self.may_replicate(held), waited_s, 0.0)
 
     @cached_property
     def empty_capacity(self) -> Floats:
         """[D, M] bytes of the pools of each capacity region together, where nothing is on any rank."""
         problem = self.formulation.problem
         return region_capacity(replace(problem, base_bytes=np.zeros_like(problem.base_bytes)))
+
+    @property
+    def replicates_all(self) -> bool:
+        """Whether the plan replicates all tables, and exchanges nothing."""
+        return all(table.sharding == "data_parallel" for table in self.plan.tables)
 
     @property
     def step_s(self) -> float:
@@ -288,7 +316,8 @@ class Base:
         workload = self.workload.model_copy(update={"tables": tuple(tables)})
         workload.__dict__["layers"] = self.workload.layers  # not those of other widths, which may not fit together
         own, reserve = self.model, self.policy.reserve.amounts()
-        return type(own)(own.topology, workload, reserve, own.exchange, copy_meets_rows=own.copy_meets_rows)
+        made = type(own)(own.topology, workload, reserve, own.exchange, copy_meets_rows=own.copy_meets_rows)
+        return _for_any_tables(made)
 
     def whole(self, model: CompressedCosts) -> CompressedCosts:
         """A variant with tables as large as their rows and columns say."""
@@ -321,6 +350,17 @@ class Base:
             return low
         high = at_lines(problem, model, options[1])
         return replace(low, **{name: np.minimum(getattr(low, name), getattr(high, name)) for name in PARTS})
+
+
+def _for_any_tables(model: CompressedCosts) -> CompressedCosts:
+    """The same with lines, and costs of a table, that are those beside any others, as profiles are learned one by one:
+    with the line of no exchange, and without what sums wait for, which the numbers of all tables decide."""
+    if model.exchanged is None:
+        return model
+    other = copy.copy(model)
+    none = np.zeros_like(model.exchanged.around_s)
+    other.exchanged = replace(model.exchanged, may_be_nothing=True, around_s=none)
+    return other
 
 
 def _scaled(table: TableProfile, compressor: Compressor, scale: Scale) -> TableProfile:

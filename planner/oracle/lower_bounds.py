@@ -26,8 +26,9 @@ def rounded_down(relaxed_s: Floats, fixed: FixedParts) -> Floats:
     return np.maximum(relaxed_s * (1 - SHORT_OF_OPTIMUM), fixed.copy_s)
 
 
-def relaxed_steps(base: Base, bounds: Floats, row: Ints, fixed: FixedParts) -> Floats:
-    """[n] bounds, not rounded, of candidates whose tables are at these rows [n, T] of `ProfileCosts.bounds`."""
+def relaxed_steps(base: Base, bounds: Floats, row: Ints, fixed: FixedParts, held: Ints) -> Floats:
+    """[n] bounds, not rounded, of candidates whose tables are at these rows [n, T] of `ProfileCosts.bounds`, and
+    have so many bytes with their state."""
     summed = summed_over_tables(bounds, row)
     has_option = np.isfinite(summed[..., 0])
     low, high = (np.where(has_option, summed[..., n], 0.0) for n in (0, -1))
@@ -37,6 +38,8 @@ def relaxed_steps(base: Base, bounds: Floats, row: Ints, fixed: FixedParts) -> F
     for m, pair in enumerate(base.pairs):
         value = _dual_values_s(base, pair, tables[:, m], fixed, row > 0)
         least[pair.protocols] = np.maximum(value, least.get(pair.protocols, value))
+    for protocols in filter(base.are_of_nothing, least):
+        least[protocols] = np.where(base.may_replicate(held), least[protocols], np.inf)
     lowest = np.min(list(least.values()), axis=0)
     return np.where(np.all(has_option, axis=1), np.maximum(lowest, fixed.copy_s), np.inf)
 

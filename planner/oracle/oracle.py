@@ -169,12 +169,13 @@ class Oracle:
         self._expect_narrow(candidates, row, some)
         fixed = self._dense_parts.fixed_parts(candidates, row, some)
         memory = memory_costs(self._base, costs, row, fixed)
-        relaxed_s = relaxed_steps(self._base, costs.bounds, row, fixed)
+        held = costs.sizes[row, 0].sum(axis=1)
+        relaxed_s = relaxed_steps(self._base, costs.bounds, row, fixed, held)
         return _Known(
-            bytes=costs.sizes[row, 0].sum(axis=1),
+            bytes=held,
             relaxed_s=relaxed_s,
             lower_bound_s=rounded_down(relaxed_s, fixed),
-            fixed_s=fixed_steps(self._base, fixed),
+            fixed_s=fixed_steps(self._base, fixed) - self._base.unwaited_s(held),
             memory_s=memory.seconds,
             fits=memory.fits,
         )

@@ -15,6 +15,7 @@ from typing import TypedDict
 
 import numpy as np
 
+from cost_models.costs_at_lines import CostsAtLines
 from cost_models.model import CostModel
 from planner.certificates.branch_trees import tree_bound_s, tree_faults
 from planner.certificates.dual_feasible import PricedFunction, cheapest_wholes, is_function, priced_shares, stage_rooms
@@ -90,7 +91,8 @@ def _follows(other: Bound, bound: Bound) -> bool:
 
 def _written_protocols(model: CostModel) -> dict[str, int]:
     """The protocols of a model, where it has a choice of them."""
-    if len(model.all_protocols) == 1:
+    is_bent = isinstance(model, CostsAtLines) and model.has_bent_laws
+    if len(model.all_protocols) == 1 or (model.protocols == model.all_protocols[0] and not is_bent):
         return {}
     return dict(zip(model.protocol_stages, model.protocols, strict=True))
 
