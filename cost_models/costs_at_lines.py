@@ -118,6 +118,11 @@ class CostsAtLines(CostModel):
         least = min(self.all_protocols, key=self._latency_s)
         return super(CostsAtLines, self.at_protocols(least)).evaluate_nothing()
 
+    def without_tables(self, placed: PlacedShards) -> Evaluation:
+        """The stages of a placement if its tables took nothing, but were waited for where they exchange."""
+        first = tuple(numbers[0] for numbers in self._numbers_of(placed))
+        return super(CostsAtLines, self.at_protocols(first)).evaluate_nothing()
+
     def _latency_s(self, protocols: tuple[int, ...]) -> float:
         """What the lines of all stages wait for."""
         stages = zip(self.protocol_stages, protocols, strict=True)

@@ -4,9 +4,19 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from cost_models.costs_at_lines import CostsAtLines
 from cost_models.model import CostModel
 from cost_models.replicas import Replicas
-from cost_models.shards import PLACEMENT_TIERS, SHARDING_ROWS, SHARDINGS, STATE_PLACES, Blocks, Ints, PlacedShards
+from cost_models.shards import (
+    PLACEMENT_TIERS,
+    SHARDING_ROWS,
+    SHARDINGS,
+    STATE_PLACES,
+    Blocks,
+    Floats,
+    Ints,
+    PlacedShards,
+)
 from cost_models.stages import VectorExchange
 from cost_models.workload.formats import DTYPES
 from cost_models.workload.models import Workload
@@ -75,6 +85,14 @@ def planned_replicas(plan: Plan) -> Replicas | None:
         return None if plan.replicas is None else plan.replicas.chosen
     except ValueError as error:
         raise InputError.at("replicas", str(error)) from None
+
+
+def seconds_without_tables(plan: Plan, model: CostModel) -> Floats:
+    """[W, S] what each stage of a plan takes on each rank if its tables take nothing, but are waited for where they are
+    exchanged."""
+    if isinstance(model, CostsAtLines):
+        return model.without_tables(placed_shards(plan)).rank_stage_seconds
+    return model.evaluate_nothing().rank_stage_seconds
 
 
 def placed_shards(plan: Plan) -> PlacedShards:

@@ -10,7 +10,7 @@ from cost_models.evaluation import Evaluation
 from cost_models.model import CostModel
 from cost_models.registry import COST_MODELS
 from planner.document.plan import Plan
-from planner.document.planned import placed_shards, planned_model
+from planner.document.planned import placed_shards, planned_model, seconds_without_tables
 from planner.document.table_differences import dense_of, groups_of, tables_held_otherwise
 from planner.errors import UnsoundPlanError
 from planner.verification.figures import figure_faults
@@ -124,13 +124,13 @@ def _hbm(plan: Plan, _model: CostModel, _evaluation: Evaluation) -> tuple[float,
     return max(shares), f" on rank {shares.index(max(shares))}"
 
 
-def _imbalance(_plan: Plan, model: CostModel, evaluation: Evaluation) -> tuple[float, Place]:
+def _imbalance(plan: Plan, model: CostModel, evaluation: Evaluation) -> tuple[float, Place]:
     """The seconds that tables add on the slowest rank of each stage, over those of the mean rank.
 
     Everybody waits for the slowest rank of a stage, so both are summed over stages. What a stage takes without any
     table (the dense part, launches, the overhead) is the same whatever is placed, and left out.
     """
-    added = np.maximum(evaluation.rank_stage_seconds - model.evaluate_nothing().rank_stage_seconds, 0.0)  # [W, S]
+    added = np.maximum(evaluation.rank_stage_seconds - seconds_without_tables(plan, model), 0.0)  # [W, S]
     slowest, mean = added.max(axis=0), added.mean(axis=0)
     if not mean.sum():
         return 1.0, ""

@@ -161,7 +161,7 @@ def test_tasks_wait_for_their_inputs() -> None:
 
 
 def test_worse_conditions_never_help() -> None:
-    """Below at most one oversubscribed level; see the next test."""
+    """Below at most one oversubscribed level."""
     for number, (model, placed) in enumerate(itertools.islice(cases("sparse-dist"), 10)):
         usual = played(model, placed).step_s
         worse: list[Conditions] = [Conditions(slow_ranks={0: 1.4}), Conditions(slow_links={(Resource("link"), 0): 0.4})]
@@ -171,16 +171,14 @@ def test_worse_conditions_never_help() -> None:
             assert played(model, placed, conditions=conditions).step_s >= usual * (1 - 1e-6)
 
 
-def test_a_slower_card_may_help_below_two_oversubscribed_levels() -> None:
-    """By less than 1 %: what its ranks send leaves more of a switch to transfers that two switches hold up
-    (`test_a_slower_card_may_let_everything_end_sooner`). A slower device does not."""
+def test_worse_conditions_never_help_below_two_oversubscribed_levels() -> None:
+    """In these steps; that a slower card may let everything end sooner is about transfers that several switches hold
+    up one after the other (`test_a_slower_card_may_let_everything_end_sooner`)."""
     card, device = Conditions(slow_links={(Resource("nic"), 0): 0.4}), Conditions(slow_ranks={0: 1.4})
-    helped = []
     for model, placed in itertools.islice(cases("sparse-dist", clusters=LEVELS), 6):
         usual = played(model, placed).step_s
-        assert played(model, placed, conditions=device).step_s >= usual * (1 - 1e-6)
-        helped.append(1 - played(model, placed, conditions=card).step_s / usual)
-    assert 1e-3 < max(helped) < 0.01
+        for conditions in (card, device):
+            assert played(model, placed, conditions=conditions).step_s >= usual * (1 - 1e-6)
 
 
 def test_steps_repeat_and_seeds_decide() -> None:

@@ -7,6 +7,7 @@ import numpy as np
 from cost_models.model import CostModel
 from cost_models.shards import SHARED_BY, Floats, MemoryTier
 from planner.document.plan import Plan
+from planner.document.planned import seconds_without_tables
 from planner.reports.pages.charts import Chart, Json, View, axis, escaped, hover, layout, legend_px
 from planner.reports.pages.palette import FAINT, INK, MEMORY_COLOURS, PALE, SERIES, STAGE_COLOURS, colours
 from planner.studies.scales import scale_of
@@ -25,7 +26,7 @@ def stage_words(name: str) -> str:
 def loads(plan: Plan, model: CostModel) -> Chart:
     """How long each rank is busy in each stage: for its tables, beyond what it takes without any; and in all."""
     whole = np.array([[rank.seconds.get(name, 0.0) for name in model.stages] for rank in plan.ranks])  # [W, S]
-    nothing = model.evaluate_nothing().rank_stage_seconds
+    nothing = seconds_without_tables(plan, model)
     views = [_difference_view(plan, model, whole), _loads_view(plan, model, "in all", whole)]
     note = "A stage lasts as long as its busiest rank, so the step is no less than the highest bar."
     if model.quantity != "step":
