@@ -99,6 +99,18 @@ def test_an_all_to_all_of_unlike_ranks_is_its_messages(seed: int, way: Way) -> N
     assert ours == pytest.approx(theirs, rel=EXACT)
 
 
+@pytest.mark.parametrize("way", [OUT, IN])
+@pytest.mark.parametrize("seed", range(4))
+def test_an_all_to_all_of_two_alike_nodes_is_its_messages(seed: int, way: Way) -> None:
+    """Ranks that share cards, and have more for others than some do: one flow stands for all messages of each."""
+    random = np.random.default_rng(seed)
+    built = topology(node_group("a", nodes=2, ranks=4, cards=int(random.choice([1, 2, 4]))))
+    network = SimulatedNetwork(built, rank_kinds(built, MODEL))
+    to_each = random.integers(10**8, 10**9, network.world).astype(float)
+    ours, theirs = all_to_all_s(network, np.ones(network.count), to_each, way, beyond_node=False)
+    assert ours == pytest.approx(theirs, rel=EXACT)
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_messages_meet_what_ranks_fetch_from_their_hosts(seed: int) -> None:
     """Over links of PCIe that lead to cards, or to the other ranks of a node, and to the host, beside links that lead
