@@ -194,11 +194,14 @@ class ProtocolSearches:
     def __init__(self, search: Search, known: KnownBounds, gap: float) -> None:
         self._search, self._known, self._gap = search, known, gap
         self.done: set[Protocols] = set()
+        self._begun_anew: set[Protocols] = set()
 
     def at(self, formulation: Formulation, start: Placement | None = None) -> Outcome:
         """Search at the protocols of a formulation, and keep the bound."""
         protocols = formulation.model.protocols
         self.done.add(protocols)
+        if start is None:
+            self._begun_anew.add(protocols)
         relaxation = self._known.at.relaxation(formulation)
         outcome = self._search(formulation, self._known.elsewhere_s(protocols), start, relaxation)
         if outcome.bound is not None:
@@ -206,7 +209,27 @@ class ProtocolSearches:
         return outcome
 
     def settled(self, formulation: Formulation, outcome: Outcome) -> tuple[Formulation, Outcome]:
-        """Return what is found at the protocols of its own plan, from an outcome at others."""
+        """Return what is found at the protocols of its own plan, from an outcome at others; and at those of the plans
+        that it had earlier, where less effort would have gone on, so that more is never worse."""
+        first, earlier = formulation, outcome.earlier
+        formulation, outcome = self._from_own(formulation, outcome)
+        for placement in earlier:
+            if outcome.step_s is None or self._is_within(self._gap, formulation, outcome):
+                break
+            own = at_own_protocols(first, placement, self._known.at)
+            if own is first:
+                continue
+            there = moved(own, outcome, placement, self._known)
+            start = self._start(own, there)
+            if own.model.protocols in (self._begun_anew if start is None else self.done):
+                continue
+            other, found = self.settled(own, better(there, self.at(own, start)))
+            if found.step_s is not None and found.step_s < outcome.step_s:
+                formulation, outcome = other, found
+        return formulation, outcome
+
+    def _from_own(self, formulation: Formulation, outcome: Outcome) -> tuple[Formulation, Outcome]:
+        """Return what is found at the protocols of the plan itself, as long as these are others."""
         for _ in range(ROUNDS):
             if outcome.placement is None or outcome.bound is None:
                 break
@@ -215,9 +238,12 @@ class ProtocolSearches:
                 break
             formulation, outcome = own, moved(own, outcome, outcome.placement, self._known)
             if own.model.protocols not in self.done and not self._is_within(self._gap, own, outcome):
-                start = outcome.placement if self._is_within(NEAR, own, outcome) else None
-                outcome = better(outcome, self.at(own, start))
+                outcome = better(outcome, self.at(own, self._start(own, outcome)))
         return formulation, outcome
+
+    def _start(self, formulation: Formulation, outcome: Outcome) -> Placement | None:
+        """Return the plan that a search begins with, where it is near enough."""
+        return outcome.placement if self._is_within(NEAR, formulation, outcome) else None
 
     def _is_within(self, gap: float, formulation: Formulation, outcome: Outcome) -> bool:
         assert outcome.step_s is not None

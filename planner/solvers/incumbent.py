@@ -35,6 +35,8 @@ class Outcome:
     """Whether every placement was tried, and none fits."""
     ran_out_of_time: bool = False
     """Whether a time limit ended something that would have gone on."""
+    earlier: tuple[Placement, ...] = ()
+    """The best placements after fewer passes, the first ones first; `placement` itself is none of them."""
     elsewhere: tuple[ProtocolBound, ...] = ()
     """Bounds at all other protocols of the cost model, once these are known."""
     solver_bound_s: float | None = None

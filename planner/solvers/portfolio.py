@@ -25,7 +25,7 @@ from planner.solvers.bound.infeasible import shortage
 from planner.solvers.bound.presolve import presolve
 from planner.solvers.deepening import Deepening
 from planner.solvers.improve.descent import descended
-from planner.solvers.incumbent import OPTIMAL_GAP, Outcome, Progress
+from planner.solvers.incumbent import OPTIMAL_GAP, Outcome, Progress, Start
 from planner.solvers.limits import SearchLimits
 from planner.solvers.lower_bound import Relaxation
 
@@ -69,6 +69,8 @@ class Portfolio:
         self._masks = [mask for mask in restrictions if not mask.all()]
         self._parts: dict[int, Portfolio | None] = {}
         self._level = -1
+        self._earlier: list[Start] = []
+        """The best placement after each pass, where it is another one than before."""
         self._settled_s = np.inf
 
     def run(self) -> None:
@@ -86,6 +88,7 @@ class Portfolio:
         """Go on until so many passes were made."""
         search = self._search
         while search is not None and self._level < level:
+            self._note_best()
             self._level += 1
             if not self._level:
                 self._open()
@@ -110,7 +113,15 @@ class Portfolio:
             part.outcome().ran_out_of_time for part in self._parts.values() if part
         )
         placement = None if outcome.placement is None else self._composed.postsolved(outcome.placement)
-        return replace(outcome, placement=placement, ran_out_of_time=ran_out)
+        earlier = tuple(self._composed.postsolved(each) for each, step_s in self._earlier if step_s != outcome.step_s)
+        return replace(outcome, placement=placement, earlier=earlier, ran_out_of_time=ran_out)
+
+    def _note_best(self) -> None:
+        """Remember the best placement before another pass begins."""
+        assert self._search is not None
+        best = self._search.incumbent.best
+        if best is not None and (not self._earlier or best[1] < self._earlier[-1][1]):
+            self._earlier.append(best)
 
     def _may_go_on(self) -> bool:
         """Whether another pass may find more; the first one may in any case."""

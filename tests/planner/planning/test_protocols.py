@@ -1,5 +1,7 @@
 """Plans by laws that bend: found at straight lines, stated at their own, bounded at all."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -182,6 +184,33 @@ def test_searching_again_at_the_lines_of_a_plan_never_lengthens_it() -> None:
     assert outcome.step_s is not None
     assert outcome.step_s <= known_s
     assert at_own_protocols(last, outcome.placement) is last
+
+
+def test_more_passes_do_not_lose_what_fewer_would_have_gone_on_to() -> None:
+    """A pass whose plan takes the protocols of the search does not keep it from those of the plan before the pass."""
+    model = cost_model("physical", CLUSTER, workload(TABLES, pipeline="none"))
+    start = Formulation.of(model, Policy(shardings=("row_wise", "table_row_wise")))
+    first = solve(start.problem, SearchLimits(gap=0.0))
+    assert first.placement is not None
+    assert first.bound is not None
+    earlier = at_own_protocols(start, first.placement)
+    assert earlier is not start
+    least_s = load_state(earlier.problem, first.placement).step_s()
+    searched: list[tuple[int, ...]] = []
+
+    def search(formulation: Formulation, elsewhere_s: float, begun: Placement | None, _: Relaxation | None) -> Outcome:
+        searched.append(formulation.model.protocols)
+        return replace(first, placement=None, step_s=None, status="timeout", earlier=())
+
+    def settled(outcome: Outcome) -> Outcome:
+        return ProtocolSearches(search, KnownBounds(start), 0.0).settled(start, outcome)[1]
+
+    longer = replace(first, placement=None, step_s=2 * least_s)
+    found = settled(replace(longer, earlier=(first.placement,)))
+    assert searched == [earlier.model.protocols]
+    assert found.step_s == pytest.approx(least_s)
+    assert settled(longer).step_s == 2 * least_s
+    assert searched == [earlier.model.protocols]
 
 
 def test_a_search_begins_where_the_relaxation_is_least() -> None:
