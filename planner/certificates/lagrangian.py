@@ -164,8 +164,8 @@ def least_stage_s(problem: Problem, multipliers: Multipliers) -> Floats:
 
 
 def least_step_of_block_s(problem: Problem, multipliers: Multipliers) -> Floats:
-    """[B] what a step takes at least if a plan holds the block: stage by stage the block's own load, or what the
-    weights of that stage alone prove."""
+    """[B] what a step takes at least if a plan holds the block: stage by stage the block's own load beside what every
+    rank has of other tables, or what the weights of that stage alone prove."""
     stages = range(len(problem.stage_constants))
     constants = float(problem.stage_constants.sum())
     least = least_stage_s(problem, multipliers)
@@ -173,6 +173,7 @@ def least_step_of_block_s(problem: Problem, multipliers: Multipliers) -> Floats:
     least_step = np.full(len(blocks), np.inf)
     for k in range(problem.kinds):
         load = problem.extremes.peak_load(k, blocks) + problem.extremes.base_of_instance[k]
+        load += problem.extremes.beside(blocks)
         step = np.full(len(blocks), constants)
         for s in stages:
             of_stage = load[:, problem.stage_of_column == s]

@@ -29,7 +29,7 @@ from planner.solvers.bound.fluid import Fluid
 from planner.solvers.bound.infeasible import shortage
 from planner.solvers.bound.threshold import tighten
 from planner.solvers.incumbent import OPTIMAL_GAP, Outcome, Status
-from planner.solvers.lower_bound import Relaxation, bound_of, relaxed_optimum
+from planner.solvers.lower_bound import LOOSE, Relaxation, bound_of, divided_quickly, relaxed_optimum
 from planner.solvers.search import better
 
 Protocols = tuple[int, ...]
@@ -180,12 +180,13 @@ def searched(formulation: Formulation, search: Search, gap: float) -> tuple[Form
         below = [each for each in outcome.elsewhere if each.bound.seconds < enough_s]
         below = [each for each in below if each.protocols not in searches.done]
         if not below:
-            return formulation, outcome
+            return formulation, with_least_raised(formulation, outcome, known)
         other = known.at.formulation(min(below, key=lambda each: each.bound.seconds).protocols)
         other, found = searches.settled(other, searches.at(other))
         if found.step_s is not None and found.step_s < step_s:
             formulation, outcome = other, found
-    return formulation, over_protocols(formulation, replace(outcome, elsewhere=()), known)
+    outcome = over_protocols(formulation, replace(outcome, elsewhere=()), known)
+    return formulation, with_least_raised(formulation, outcome, known)
 
 
 class ProtocolSearches:
@@ -290,6 +291,32 @@ def bounds_elsewhere(
             best = strengthened_like(fluid, best, bound)
         proven.append(ProtocolBound(protocols, best))
     return tuple(proven)
+
+
+def with_least_raised(formulation: Formulation, outcome: Outcome, known: KnownBounds) -> Outcome:
+    """The outcome with the least of its bounds at all protocols raised by cases, until it is near the plan or no case
+    proves more."""
+    if outcome.bound is None or outcome.step_s is None:
+        return outcome
+    own = formulation.model.protocols
+    bounds = {own: outcome.bound, **{each.protocols: each.bound for each in outcome.elsewhere}}
+    while True:
+        least = min(bounds, key=lambda each: bounds[each].seconds)
+        raised = _raised(known, least, bounds[least], outcome.step_s)
+        if raised is None:
+            break
+        bounds[least] = raised
+    elsewhere = tuple(ProtocolBound(each.protocols, bounds[each.protocols]) for each in outcome.elsewhere)
+    return replace(outcome, bound=bounds[own], elsewhere=elsewhere)
+
+
+def _raised(known: KnownBounds, protocols: Protocols, bound: Bound, step_s: float) -> Bound | None:
+    """A higher bound at some protocols, of a plan's step at most; None where there is none, or none is needed."""
+    if bound.seconds * (1 + LOOSE) >= step_s:
+        return None
+    fluid = known.at.fluid(protocols)
+    raised = divided_quickly(fluid, known.at.optimum(protocols, fluid), step_s)
+    return replace(raised, seconds=min(raised.seconds, step_s)) if raised.seconds > bound.seconds else None
 
 
 def shards_of(formulation: Formulation, placement: Placement) -> PlacedShards:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from planner.problem.company import company
 from planner.problem.numbers import Floats, Ints
 from planner.problem.sites import Sites
 
@@ -93,6 +94,24 @@ class Extremes:
         return np.asarray(load)
 
     @cached_property
+    def company(self) -> Floats:
+        """[T, C] seconds that every rank has of a table at least, wherever blocks are (`planner.problem.company`)."""
+        return company(self.problem)
+
+    @cached_property
+    def _fewest_sharing(self) -> Ints:
+        """[C] how many ranks use an instance of a column's resource at least."""
+        return np.array([np.bincount(each)[each].min() for each in self.problem.resource_of_rank])
+
+    def beside(self, blocks: Ints) -> Floats | float:
+        """[n, C] the least load of any instance that other tables than a block's have there in any case; 0 where none
+        has any, or ranks are of several kinds."""
+        if not self.company.any():
+            return 0.0
+        others = self.company.sum(axis=0) - self.company[self.problem.table_of_block[blocks]]
+        return np.asarray(self._fewest_sharing * np.maximum(others, 0.0))
+
+    @cached_property
     def stage_peaks(self) -> Floats:
         """[B, S] seconds that each stage takes at least, constants aside, if a plan holds the block anywhere.
 
@@ -117,6 +136,7 @@ class Extremes:
         for kind in range(problem.kinds):
             possible = np.flatnonzero(problem.allowed[kind, blocks])
             load = self.peak_load(kind, blocks[possible]) + self.base_of_instance[kind]
+            load += self.beside(blocks[possible])
             peak = np.zeros((len(possible), peaks.shape[2]))
             for column, stage in enumerate(problem.stage_of_column):
                 peak[:, stage] = np.maximum(peak[:, stage], load[:, column])

@@ -35,4 +35,17 @@ def divided(problem: "Problem", stage: int, seconds: float) -> tuple["Problem", 
     floors[stage] = max(floors[stage], seconds)
     too_long = problem.extremes.stage_peaks_of_kind[:, :, stage] * (1 - ROUNDING) >= seconds
     below = replace(problem, allowed=problem.allowed & ~too_long, stage_limits=StageLimits(limits.floors, roofs))
-    return below, replace(problem, stage_limits=StageLimits(floors, limits.roofs))
+    return _barred(below), replace(problem, stage_limits=StageLimits(floors, limits.roofs))
+
+
+def _barred(problem: "Problem") -> "Problem":
+    """The problem without blocks that are too long beside what every rank holds, again as long as that leaves out
+    more."""
+    limits = problem.stage_limits
+    while limits is not None and problem.extremes.company.any():
+        peaks = problem.extremes.stage_peaks_of_kind * (1 - ROUNDING)
+        too_long = problem.allowed & (peaks >= limits.roofs).any(axis=-1)
+        if not too_long.any():
+            break
+        problem = replace(problem, allowed=problem.allowed & ~too_long)
+    return problem

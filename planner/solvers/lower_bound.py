@@ -45,6 +45,8 @@ CASE_ATTEMPTS = 6
 """Divisions and searches for functions of cases at most."""
 OPTION_ATTEMPTS = 4
 """Divisions by the options of a table at most: two problems are solved for each."""
+COMPANY_ATTEMPTS = 4
+"""Divisions by a time below which all ranks hold a part of a table, likewise."""
 NODES_OF_A_PASS = 100
 """Branch nodes that branching may look at, for each pass of the local search: they take about as long."""
 FEWEST_NODES = 20
@@ -68,6 +70,18 @@ def relaxed_optimum(fluid: Fluid) -> FluidSolution:
 def bound_of(relaxed: FluidSolution) -> Bound:
     """Return what the fluid optimum proves."""
     return Bound(relaxed.bound_s, relaxed.multipliers, None)
+
+
+def divided_quickly(fluid: Fluid, relaxed: FluidSolution, step_s: float) -> Bound:
+    """Return what cases of options, and of times below which all ranks hold a part of a table, prove up to `step_s`;
+    the fluid optimum's bound where the problem is large."""
+    problem = fluid.problem
+    cases = StageCaseSearch(fluid, relaxed, bound_of(relaxed))
+    if len(problem.block_option) > TIGHTEN_BLOCKS or problem.tables > FEW_SHARDS * problem.world:
+        return cases.whole.bound
+    cases.run_options(step_s, OPTION_ATTEMPTS)
+    cases.run_company(step_s, COMPANY_ATTEMPTS)
+    return cases.whole.proven()
 
 
 class BoundRaiser:
@@ -154,6 +168,7 @@ class BoundRaiser:
             return None
         self._cases = StageCaseSearch(self._fluid, self._relaxed, incumbent.bound)
         self._cases.run_options(incumbent.best_s, OPTION_ATTEMPTS, incumbent.clock.is_over)
+        self._cases.run_company(incumbent.best_s, COMPANY_ATTEMPTS, incumbent.clock.is_over)
         of_options_s = self._cases.whole.proven().seconds
         if self._is_small and (problem.tables <= FEW_SHARDS * problem.world or self._are_alike):
             stage_seconds = load_state(problem, incumbent.best[0]).stage_seconds() - problem.stage_constants

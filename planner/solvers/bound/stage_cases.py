@@ -22,6 +22,7 @@ from planner.problem.case_divisions import (
     has_reach,
     takes_memory,
 )
+from planner.problem.company import roofs_of_company
 from planner.problem.integrality import integrality_floors
 from planner.problem.numbers import Bools, Floats, Ints
 from planner.problem.sites import Reach
@@ -127,6 +128,20 @@ class StageCaseSearch:
                 break
             self._divide(case, at)
 
+    def run_company(self, step_s: float, attempts: int, is_over: Callable[[], bool] = lambda: False) -> None:
+        """Divide the weakest case so often at most by a time below which each rank holds a part of a table, as long as
+        that proves more of the plans below it."""
+        for _ in range(attempts):
+            case = self.weakest()
+            at = _company_division(case)
+            if at is None or case.bound.seconds >= step_s or is_over():
+                break
+            before_s = case.bound.seconds
+            self._divide(case, at)
+            assert case.parts is not None
+            if case.parts[1].bound.seconds <= before_s * (1 + WORTHWHILE):
+                break
+
     def _raised(self, case: Case, step_s: float, stage_seconds: Floats, is_over: Callable[[], bool]) -> bool:
         """Make one attempt on a case; False where there is none left."""
         if not case.is_strengthened:
@@ -180,6 +195,22 @@ def _option_division(case: Case, alike: Ints) -> ReachDivision | MemoryDivision 
         if most > least:
             least, found = most, ReachDivision(table, reach)
     return found
+
+
+def _company_division(case: Case) -> StageDivision | None:
+    """Return the stage and the time below which each rank holds a part of some table, of those above the optimum's the
+    one that is furthest above it; None where there is none."""
+    problem, relaxed = case.fluid.problem, case.relaxed
+    if relaxed is None or problem.kinds > 1:
+        return None
+    fluid_s = np.maximum(relaxed.stage_seconds - problem.stage_constants, 0.0)
+    roofs = roofs_of_company(problem) * (1 - BELOW)
+    most = np.inf if problem.stage_limits is None else problem.stage_limits.roofs
+    rise = np.where(roofs < most, roofs - fluid_s, 0.0)
+    table, stage = (int(each) for each in np.unravel_index(int(rise.argmax()), rise.shape))
+    if rise[table, stage] <= WORTHWHILE * case.bound.seconds:
+        return None
+    return StageDivision(stage, float(roofs[table, stage]))
 
 
 def _division(case: Case, stage_seconds: Floats) -> StageDivision | None:

@@ -9,7 +9,7 @@ from cost_models.kinds import rank_kinds
 from cost_models.model import CostModel
 from cost_models.registry import cost_model
 from planner import plan, verify
-from planner.certificates.multipliers import Bound
+from planner.certificates.multipliers import Bound, ProtocolBound
 from planner.document.plan import Plan
 from planner.document.planned import placed_shards, planned_model
 from planner.formulation.formulation import Formulation
@@ -23,6 +23,7 @@ from planner.planning.protocols import (
     at_own_protocols,
     bounds_elsewhere,
     shards_of,
+    with_least_raised,
 )
 from planner.problem.load_state import load_state
 from planner.problem.placement import Placement
@@ -211,6 +212,32 @@ def test_more_passes_do_not_lose_what_fewer_would_have_gone_on_to() -> None:
     assert found.step_s == pytest.approx(least_s)
     assert settled(longer).step_s == 2 * least_s
     assert searched == [earlier.model.protocols]
+
+
+def test_the_least_bound_is_raised_then_the_next() -> None:
+    """Until it is near the plan: never below what the protocols proved, nor above a placement."""
+    sizes = ((900_001, 16, 60), (40_000, 4, 1), (40_000, 8, 2))
+    tables: list[dict[str, object]] = [{"rows": rows, "dim": dim, "pooling_factor": ids} for rows, dim, ids in sizes]
+    model = cost_model("physical", topology(node_group("a", nodes=4, ranks=2)), workload(tables, global_batch=8192))
+    shardings = ("column_wise", "table_row_wise", "grid_shard", "row_wise")
+    formulation = Formulation.of(model, Policy(shardings=shardings, tiers=("hbm",)))
+    at = {each: formulation.at_protocols(each) for each in model.all_protocols}
+    found = {each: relaxed(other.problem) for each, other in at.items()}
+    weak = {each: bound for each, bound in found.items() if isinstance(bound, Bound)}
+    own, *others = sorted(weak, key=lambda each: weak[each].seconds, reverse=True)
+    elsewhere = tuple(ProtocolBound(each, weak[each]) for each in others)
+    step_s = weak[own].seconds * 1.2
+    outcome = Outcome("feasible", None, step_s, weak[own], None, elsewhere=elsewhere)
+    raised = with_least_raised(at[own], outcome, KnownBounds(formulation))
+    assert outcome.bound_s is not None
+    assert raised.bound_s is not None
+    assert raised.bound_s > outcome.bound_s * 1.0002
+    random = np.random.default_rng(3)
+    placements = [random_placement(formulation.problem, random) for _ in range(200)]
+    for each in raised.elsewhere:
+        assert each.bound.seconds >= weak[each.protocols].seconds
+        problem = at[each.protocols].problem
+        assert each.bound.seconds <= min(load_state(problem, placed).step_s() for placed in placements)
 
 
 def test_a_search_begins_where_the_relaxation_is_least() -> None:
