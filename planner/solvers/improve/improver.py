@@ -24,6 +24,7 @@ from planner.solvers.improve.repartition_ranks import repartition_ranks
 from planner.solvers.improve.respread import respread
 from planner.solvers.improve.site_balancing import SiteBalancer
 from planner.solvers.improve.site_merging import merge_cuts
+from planner.solvers.improve.site_spreading import spread_from_sites
 from planner.solvers.improve.smoothing import Smoothing
 from planner.solvers.improve.state import SearchState
 
@@ -110,6 +111,19 @@ class Improver:
             return False
         self._site_balancer = SiteBalancer(self.state)
         return True
+
+    def spread_from_sites(self, value: Floats) -> bool:
+        """Hold cheap tables on all ranks instead of groups of ranks, by the same `value` [B], where that lets the loads
+        of groups come down by a step; return whether any are."""
+        if not self._site_balancer.is_active or not spread_from_sites(self.state, value):
+            return False
+        self._site_balancer = SiteBalancer(self.state)
+        return True
+
+    def restart_sites(self) -> bool:
+        """Let groups of ranks swap from high aims again; return False where they are few."""
+        self._site_balancer = SiteBalancer(self.state)
+        return self._site_balancer.is_active
 
     @property
     def only_sites_move(self) -> bool:

@@ -24,11 +24,11 @@ TRIAL_ROUNDS, OVERFULL_TRIAL_ROUNDS = 8, 4
 """Rounds at each norm to compare starts by: of the later norms, and of all norms for starts that do not fit."""
 BALANCING_ROUNDS = 60
 """Rounds towards a target after them."""
-SITE_ROUNDS = 60
+SITE_ROUNDS = 120
 """Rounds of swaps between sites before them, where most blocks are cut over groups of ranks."""
-WORTH_SWAPPING, MERGES = 1e-4, 2
-"""Share of the step that a round of swaps gains at least, before tables are held in fewer blocks there; and how often
-that is tried."""
+WORTH_SWAPPING, MERGES, SPREADS = 1e-4, 2, 4
+"""Share of the step that a round of swaps gains at least, before tables are held in fewer blocks there, or on all
+ranks; and how often either is tried."""
 IDLE_ROUNDS = 16
 """Rounds without a better plan after which a norm, or load balancing, is done; where ranks are fewer, as many as
 these, or one of each kind of round."""
@@ -107,16 +107,26 @@ class LocalSearch:
         return best(), improver.best_s
 
     def _balance_sites(self, improver: Improver, reduced: ReducedProblem, offer: Callable[[], None]) -> None:
-        """Let groups of ranks swap blocks, where these are many; once that gains little, let tables have fewer blocks
-        there, as long as that is possible."""
-        merges = 0
+        """Let groups of ranks swap blocks, where these are many. Once that gains little, let tables have fewer blocks
+        there, or go to all ranks, as long as that is possible; once no lower aim is reached, begin anew, as long as
+        that gains something."""
+        merges, spreads, began_s = 0, 0, np.inf
         for _ in range(SITE_ROUNDS):
             before_s = improver.best_s
-            if self._incumbent.is_done() or not improver.balance_sites():
+            if self._incumbent.is_done():
                 return
+            if not improver.balance_sites():
+                if improver.best_s > began_s * (1 - WORTH_SWAPPING) or not improver.restart_sites():
+                    return
+                merges, spreads, began_s = 0, 0, improver.best_s
+                continue
             offer()
-            if merges < MERGES and improver.best_s > before_s * (1 - WORTH_SWAPPING):
+            if improver.best_s <= before_s * (1 - WORTH_SWAPPING):
+                continue
+            if merges < MERGES:
                 merges = merges + 1 if improver.merge_cuts(self._values(reduced)) else MERGES
+            elif spreads < SPREADS:
+                spreads = spreads + 1 if improver.spread_from_sites(self._values(reduced)) else SPREADS
 
     def _values(self, reduced: ReducedProblem) -> Floats:
         """[B] what the option that each block names costs at the multipliers."""

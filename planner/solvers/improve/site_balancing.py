@@ -76,12 +76,12 @@ class SiteBalancer:
 
     def balance(self) -> bool:
         """Make one round of swaps that bring sites below an aim; return False once no lower aim is reached."""
-        if self._sites is None or not self.is_active or (self._steps <= LAST_STEP).all():
+        if self._sites is None or not self.is_active:
             return False
         problem, state, first = self._shared.problem, self._shared, self._sites.first
         full = np.maximum.reduceat(state.loads.load, first, axis=1)
         columns, aim_s, reach_s = self._aim(full)
-        if not len(columns):
+        if (self._steps[problem.stage_of_column[columns]] <= LAST_STEP).all():
             return False
         bins = Bins(
             ((full[columns] - aim_s[:, None]) / reach_s[:, None]).T,
@@ -134,9 +134,15 @@ class SiteBalancer:
             fullest = [site for site in np.argsort(-over, kind="stable").tolist() if over[site] > 0][:left]
             left, gains = left - len(fullest), False
             for site in fullest:
-                drawn = self._shared.random.permutation(len(over))[: PARTNERS + 1]
-                for other in drawn[drawn != site][:PARTNERS].tolist():
+                for other in self._partners(bins, site).tolist():
                     gains |= swap(bins, site, other)
+
+    def _partners(self, bins: Bins, site: int) -> Ints:
+        """Draw sites that a site above the aim tries to swap with: those first that have room where it is above it."""
+        drawn = self._shared.random.permutation(len(bins.load))
+        drawn = drawn[drawn != site]
+        has_room = (bins.load[drawn][:, bins.load[site] > 0] < 0).all(axis=1)
+        return np.asarray(drawn[np.argsort(~has_room, kind="stable")][:PARTNERS])
 
 
 def may_swap(problem: Problem, blocks: Ints) -> Bools:
