@@ -65,6 +65,9 @@ def load_given(
     from topologies.errors import Fault, InputError
     from topologies.loading import load_topology
 
+    if topology == workload == "-":
+        message = "standard input holds one of the two; name a file for the other"
+        raise typer.BadParameter(message, param_hint="--workload")
     nodes, global_batch = changes.nodes, changes.global_batch
     of = split_overrides(changes.set_ or ())
     counts = [text for text in of["topology"] if re.match(r"nodes\.[^.=]+\.count\s*=", text)]

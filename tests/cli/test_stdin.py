@@ -39,7 +39,7 @@ def test_faults_have_their_place(fed, starter):
 
 
 def test_it_is_read_once(fed, starter):
-    """What is left for a second input is nothing, and refused."""
+    """As both inputs it is refused before anything is read."""
     twice = fed((starter / "topology.yaml").read_text(), "memory", "-t", "-", "-w", "-")
-    assert twice.exit_code == 3
-    assert "standard input: is empty" in twice.stderr
+    assert twice.exit_code == 2
+    assert "standard input holds one of the two" in " ".join(twice.stderr.split())
