@@ -276,7 +276,7 @@ class CostModel(ABC):
             load[self.kind_of_rank == k] += opened @ costs.everywhere
             here = np.flatnonzero(kind_of_shard == k)
             block, rank, held = which[here], placed.rank[here], share[here]
-            for c in range(load.shape[1]):
+            for c in np.flatnonzero(costs.fixed.any(axis=0) | costs.by_rows.any(axis=0)).tolist():
                 seconds = costs.fixed[block, c] + costs.by_rows[block, c] * held
                 load[:, c] += np.bincount(rank, weights=seconds, minlength=world)
             for m in range(stored.shape[1]):

@@ -117,6 +117,7 @@ class Schedule:
         self.stages: tuple[str, ...] = tuple(dict.fromkeys(self.stage_of_term.values()))
         self.columns: tuple[Column, ...] = tuple(dict.fromkeys(self._list_columns()))
         self._index = {(column.stage, column.resource): i for i, column in enumerate(self.columns)}
+        self._targets: dict[tuple[str, Resource, int], list[tuple[int, float]]] = {}
 
     def _list_columns(self) -> list[Column]:
         exchange = [resource for resource in _EXCHANGE if self._has(resource)]
@@ -219,6 +220,12 @@ class Schedule:
 
     def targets(self, term: str, resource: Resource, kind: int) -> list[tuple[int, float]]:
         """(column, factor) of everything that a second of a term's load on a resource of a rank of a kind loads."""
+        asked = term, resource, kind
+        if asked not in self._targets:
+            self._targets[asked] = self._list_targets(*asked)
+        return self._targets[asked]
+
+    def _list_targets(self, term: str, resource: Resource, kind: int) -> list[tuple[int, float]]:
         reached = [(resource, 1.0)]
         sums_up = self._sum_uplinks.get(term)
         if resource.kind == "nic" and term not in _IN_TOWER:

@@ -5,7 +5,7 @@ from typing import Literal
 
 import numpy as np
 
-from cost_models.loads import Loads
+from cost_models.loads import BlockLoad, Loads
 from cost_models.schedule import Schedule
 from cost_models.shards import Floats
 
@@ -35,14 +35,19 @@ def add_loads(terms: dict[str, Loads], schedule: Schedule, kind: int, parts: Seq
     the processor's cache while column after column is added to."""
     blocks = len(parts[0])
     added = [
-        (part, column, np.broadcast_to(value, blocks), factor)
+        (part, column, value, factor)
         for term, loads in terms.items()
         for resource, load in loads.items()
+        for part, value in _nonzero(load, parts)
         for column, factor in schedule.targets(term, resource, kind)
-        for part, value in zip(parts, (load.fixed, load.by_rows, load.everywhere), strict=True)
-        if np.any(value)
     ]
     for begin in range(0, blocks, SUMMED_AT_ONCE):
         some = slice(begin, begin + SUMMED_AT_ONCE)
         for part, column, value, factor in added:
             part[some, column] += value[some] * factor
+
+
+def _nonzero(load: BlockLoad, parts: Sequence[Floats]) -> list[tuple[Floats, Floats]]:
+    """Of the three `parts` [n, C] those that a load adds something to, each with what it adds [n]."""
+    values = zip(parts, (load.fixed, load.by_rows, load.everywhere), strict=True)
+    return [(part, np.broadcast_to(value, len(part))) for part, value in values if np.any(value)]

@@ -56,7 +56,11 @@ class ProcessGroups:
 
 def numbered(*labels: Ints) -> Ints:
     """[W] the different combinations of some numbers [W] each, numbered from 0 in their order."""
-    return np.unique(np.stack(labels), axis=1, return_inverse=True)[1].ravel()
+    number = np.zeros(len(labels[0]), dtype=np.int64)
+    for label in labels:
+        of_label = np.unique(label, return_inverse=True)[1]
+        number = np.unique(number * len(number) + of_label, return_inverse=True)[1]
+    return number
 
 
 def position(place: Ints) -> Ints:

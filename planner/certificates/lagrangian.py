@@ -10,7 +10,7 @@ import numpy as np
 from planner.certificates.multipliers import Multipliers
 from planner.problem.arrays import Problem
 from planner.problem.integrality import integrality_floors
-from planner.problem.numbers import Bools, Floats
+from planner.problem.numbers import Bools, Floats, Ints
 from planner.problem.products import product
 from planner.problem.rounding import ROUNDING
 
@@ -18,16 +18,16 @@ from planner.problem.rounding import ROUNDING
 def instances_of_columns(problem: Problem) -> tuple[Floats, Bools]:
     """[D, C] instances of each column's resource that the ranks of a capacity region use, or of all kinds where kinds
     share some; and [C] where they do."""
-    capacity_regions = problem.capacity_regions
-    count = np.zeros((len(capacity_regions.kind), len(problem.stage_of_column)))
-    shared = np.zeros(len(problem.stage_of_column), dtype=bool)
-    for c, instance in enumerate(problem.resource_of_rank):
-        count[:, c] = [len(np.unique(instance[ranks])) for ranks in capacity_regions.ranks]
-        everyone = len(np.unique(instance[problem.reach]))
-        shared[c] = count[: problem.kinds, c].sum() > everyone
-        if shared[c]:
-            count[:, c] = everyone
-    return count, shared
+    count = np.stack([_different(problem.resource_of_rank[:, ranks]) for ranks in problem.capacity_regions.ranks])
+    everyone = _different(problem.resource_of_rank[:, problem.reach])
+    shared = count[: problem.kinds].sum(axis=0) > everyone
+    return np.where(shared, everyone, count), shared
+
+
+def _different(numbers: Ints) -> Floats:
+    """[n] how many different numbers each row [n, k] has."""
+    ordered = np.sort(numbers, axis=1)
+    return np.asarray((np.diff(ordered, axis=1) != 0).sum(axis=1) + float(numbers.shape[1] > 0))
 
 
 def lagrangian_s(problem: Problem, multipliers: Multipliers, usable: Bools, floors: Floats) -> float:

@@ -1,12 +1,13 @@
 """A question as it is searched: what everything costs, what each table may be, and the problem made of both."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from cost_models.model import CostModel
 from planner.formulation.allowed_choices import AllowedChoices
 from planner.formulation.option_space import EVERY_CUT, Cuts
-from planner.formulation.options import CacheFractions, Options, at_lines, build_problem, enumerate_options
+from planner.formulation.options import CacheFractions, Options, build_problem, enumerate_options
 from planner.formulation.policy import Policy
+from planner.formulation.seconds_at_lines import SecondsAtLines
 from planner.problem.arrays import Problem
 from planner.problem.numbers import Ints
 
@@ -18,6 +19,8 @@ class Formulation:
     model: CostModel
     options: Options
     problem: Problem
+    seconds_at: SecondsAtLines = field(default_factory=SecondsAtLines, repr=False, compare=False)
+    """What blocks exchange, of this and of the same at other protocols."""
 
     @classmethod
     def of(
@@ -64,7 +67,7 @@ class Formulation:
         if protocols == self.model.protocols:
             return self
         model = self.model.at_protocols(protocols)
-        return Formulation(model, self.options, at_lines(self.problem, model, self.options))
+        return replace(self, model=model, problem=self.seconds_at.problem(self.problem, model, self.options))
 
     def tiers_of(self, blocks: Ints) -> Ints:
         """[n] the tier of each block type, as an index into PLACEMENT_TIERS."""

@@ -343,17 +343,22 @@ def _within_budget(problem: Problem, costed: CostModel, options: Options) -> Pro
 
 def at_lines(problem: Problem, model: CostModel, options: Options) -> Problem:
     """A problem of the same options and of the same model at other lines, which change what its exchanges cost."""
-    model = options.costed(model)
-    costs = [model.exchange_costs(options.blocks, kind) for kind in range(model.kind_count)]
     stages = [model.stages.index(stage) for stage in model.protocol_stages]
     bent = np.isin(problem.stage_of_column, stages)
+    seconds = zip(exchange_seconds(model, options), (problem.fixed, problem.by_rows, problem.everywhere), strict=True)
+    fixed, by_rows, everywhere = (np.where(bent, there, here) for there, here in seconds)
+    return replace(problem, stage_constants=model.constants, fixed=fixed, by_rows=by_rows, everywhere=everywhere)
+
+
+def exchange_seconds(model: CostModel, options: Options) -> tuple[Floats, Floats, Floats]:
+    """[K, B, C] each of the three parts of what blocks exchange at the lines of a model."""
+    model = options.costed(model)
+    costs = [model.exchange_costs(options.blocks, kind) for kind in range(model.kind_count)]
     of_part, of_parts = _parts_of_rows(model, options)
-    return replace(
-        problem,
-        stage_constants=model.constants,
-        fixed=np.where(bent, np.stack([cost.fixed for cost in costs]), problem.fixed),
-        by_rows=np.where(bent, np.stack([cost.by_rows * of_part for cost in costs]), problem.by_rows),
-        everywhere=np.where(bent, np.stack([cost.everywhere / of_parts for cost in costs]), problem.everywhere),
+    return (
+        _of_kinds([cost.fixed for cost in costs]),
+        _of_kinds([_unless_one(np.multiply, cost.by_rows, of_part) for cost in costs]),
+        _of_kinds([_unless_one(np.divide, cost.everywhere, of_parts) for cost in costs]),
     )
 
 

@@ -11,13 +11,17 @@ def instances_of(problem: Problem) -> Floats:
     """[D, C] instances of a column's resource that the ranks of a capacity region use; where kinds share some, all for
     each kind and 0 for the parts of kinds."""
     capacity_regions = problem.capacity_regions
-    instances = np.zeros((len(capacity_regions.kind), len(problem.stage_of_column)))
-    for c, instance in enumerate(problem.resource_of_rank):
-        instances[:, c] = [len(np.unique(instance[ranks])) for ranks in capacity_regions.ranks]
-        everyone = len(np.unique(instance[problem.reach]))
-        if instances[: problem.kinds, c].sum() > everyone:
-            instances[:, c] = np.where(np.arange(len(instances)) < problem.kinds, everyone, 0)
-    return instances
+    instances = np.stack([_distinct(problem, ranks) for ranks in capacity_regions.ranks])
+    everyone = _distinct(problem, problem.reach)
+    of_kind = np.arange(len(instances)) < problem.kinds
+    is_shared = instances[of_kind].sum(axis=0) > everyone
+    return np.where(is_shared, np.where(of_kind[:, None], everyone, 0.0), instances)
+
+
+def _distinct(problem: Problem, ranks: Bools) -> Floats:
+    """[C] how many instances of each column's resource some ranks use: these ascend along the ranks."""
+    instance = problem.resource_of_rank[:, ranks]
+    return np.asarray((instance[:, 1:] != instance[:, :-1]).sum(axis=1) + float(ranks.any()))
 
 
 def capacity_of(problem: Problem) -> Floats:
@@ -69,5 +73,4 @@ def shared_columns(problem: Problem, instances: Floats) -> Bools:
     """[C] whether some of the `instances` [D, C] of a column serve ranks of several kinds."""
     if problem.kinds == 1:
         return np.zeros(len(problem.stage_of_column), dtype=bool)
-    total = np.array([len(np.unique(instance[problem.reach])) for instance in problem.resource_of_rank])
-    return np.asarray(instances[: problem.kinds].sum(axis=0) > total)
+    return np.asarray(instances[: problem.kinds].sum(axis=0) > _distinct(problem, problem.reach))

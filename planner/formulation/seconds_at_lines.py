@@ -1,0 +1,47 @@
+"""The problems of a question at many choices of a line for each stage that exchanges, without the costs of each choice.
+
+What blocks exchange in a stage depends on that stage's own line alone: of stages with three lines each there are many
+choices, and three numbers of a line.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from cost_models.model import CostModel
+from planner.formulation.options import Options, at_lines, exchange_seconds
+from planner.problem.arrays import Problem
+from planner.problem.numbers import Floats
+
+MOST_KEPT = 1 << 18
+"""Seconds of block types up to which those at each number of a line are kept: 2 MiB an array."""
+
+
+class SecondsAtLines:
+    """What the blocks of one model and its options exchange at each number of a line, worked out when first asked."""
+
+    def __init__(self) -> None:
+        self._at: dict[int, tuple[Floats, Floats, Floats]] = {}
+
+    def problem(self, problem: Problem, model: CostModel, options: Options) -> Problem:
+        """`at_lines` of a problem of these options."""
+        if problem.fixed.size > MOST_KEPT:
+            return at_lines(problem, model, options)
+        parts = [problem.fixed.copy(), problem.by_rows.copy(), problem.everywhere.copy()]
+        for number in set(model.protocols):
+            there = self._at.get(number) or self._at.setdefault(number, _seconds_at(number, model, options))
+            with_it = [own == number for own in model.protocols]
+            stages = [
+                model.stages.index(stage) for stage, own in zip(model.protocol_stages, with_it, strict=True) if own
+            ]
+            columns = np.flatnonzero(np.isin(problem.stage_of_column, stages))
+            for part, seconds in zip(parts, there, strict=True):
+                part[:, :, columns] = seconds[:, :, columns]
+        fixed, by_rows, everywhere = parts
+        return replace(problem, stage_constants=model.constants, fixed=fixed, by_rows=by_rows, everywhere=everywhere)
+
+
+def _seconds_at(number: int, model: CostModel, options: Options) -> tuple[Floats, Floats, Floats]:
+    """`exchange_seconds` at the lines with that number; at the last ones of stages that have fewer."""
+    last = np.max(model.all_protocols, axis=0)
+    return exchange_seconds(model.at_protocols(tuple(np.minimum(last, number).tolist())), options)
