@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -31,7 +32,7 @@ from benchmarks.accuracy import (
     tbe_mi350,
     ugache,
 )
-from benchmarks.accuracy.__main__ import FACTS
+from benchmarks.accuracy.__main__ import FACTS, main
 from benchmarks.accuracy.ranking import order_of, table
 from benchmarks.accuracy.rows import DataSet, Summary, summarise
 from cost_models.calibration.collectives import collective_times, fit_protocols
@@ -60,8 +61,12 @@ def rows(dataset: DataSet) -> pd.DataFrame:
 
 @cache
 def summary(dataset: DataSet) -> Summary:
-    held_out = dataset.held_out if dataset in SMALL else None
-    return summarise(dataset, rows(dataset), held_out(FACTS) if held_out else None)
+    return summarise(dataset, rows(dataset), held_out(dataset) if dataset in SMALL else None)
+
+
+@cache
+def held_out(dataset: DataSet) -> pd.Series | None:
+    return dataset.held_out(FACTS) if dataset.held_out else None
 
 
 def errors(dataset: DataSet) -> pd.Series:
@@ -125,7 +130,7 @@ def test_kernels_of_another_maker() -> None:
     is_long = measured.gated & (measured.measured_s > 2e-4)
     assert is_long.sum() == 7
     assert found[is_long].max() <= 0.11
-    left_out = (tbe_mi350.held_out(FACTS) / measured.measured_s - 1).abs()
+    left_out = (held_out(tbe_mi350.DATA_SET) / measured.measured_s - 1).abs()
     assert left_out[is_long].max() <= 0.1
     assert left_out[measured.gated].median() <= 0.1
 
@@ -298,7 +303,19 @@ v9.0,D,no cards,2,8,NVIDIA L40S,65536,3.0,Ethernet
 """
 
 
-def test_a_folder_of_rows_of_any_systems_is_predicted_and_the_rest_is_listed(tmp_path: Path) -> None:
+def printed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> tuple[dict[str, Any], str]:
+    """What is printed of a folder as JSON, without fits, and what is said beside it."""
+    monkeypatch.setattr(sys, "argv", ["accuracy", str(folder), "--json", "--no-hold-out"])
+    assert main() == 0
+    done = capsys.readouterr()
+    return json.loads(done.out), done.err
+
+
+def test_a_folder_of_rows_of_any_systems_is_predicted_and_the_rest_is_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Without `published.json`, on numbers of nodes and ranks that no code names; a chip that is not known and nodes
     that nothing joins are left out with the reason."""
     (tmp_path / "measured").mkdir()
@@ -310,28 +327,28 @@ def test_a_folder_of_rows_of_any_systems_is_predicted_and_the_rest_is_listed(tmp
         "strange,NVIDIA Z900,nccl,9,alltoall,half,8,1048576,30",
     ]
     (tmp_path / "measured" / "nccl_collectives.csv").write_text(head + "\n".join(nccl_rows))
-    command = [sys.executable, "-m", "benchmarks.accuracy", str(tmp_path), "--json", "--no-hold-out"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=FACTS.parents[2])
-    found = json.loads(done.stdout)["rows"]
+    told, said = printed(tmp_path, monkeypatch, capsys)
+    found = told["rows"]
     assert [row["label"] for row in found["mlperf"]] == ["9.0 A known", "9.0 B a part of a rack"]
     assert len(found["nccl"]) == 2
     assert all(row["low_s"] < row["predicted_s"] < row["high_s"] for rows in found.values() for row in rows)
-    assert "C unknown left out: NVIDIA Z900: no such accelerator is known" in done.stderr
-    assert "no cards left out: NVIDIA L40S, 2 x 8: l40s-8 has no cards between nodes" in done.stderr
-    assert "nccl: strange left out: NVIDIA Z900: no such accelerator is known" in done.stderr
+    assert "C unknown left out: NVIDIA Z900: no such accelerator is known" in said
+    assert "no cards left out: NVIDIA L40S, 2 x 8: l40s-8 has no cards between nodes" in said
+    assert "nccl: strange left out: NVIDIA Z900: no such accelerator is known" in said
 
 
-def test_a_column_that_is_missing_leaves_out_its_data_set_alone(tmp_path: Path) -> None:
+def test_a_column_that_is_missing_leaves_out_its_data_set_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """With its name; the others are predicted."""
     (tmp_path / "measured").mkdir()
     (tmp_path / "measured" / "ugache_cache_extraction.csv").write_bytes(
         (FACTS / "measured" / "ugache_cache_extraction.csv").read_bytes()
     )
     (tmp_path / "measured" / "hkv_a100_ops.csv").write_text("source,gpu,dim\nx,A100,8\n")
-    command = [sys.executable, "-m", "benchmarks.accuracy", str(tmp_path), "--json", "--no-hold-out"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=FACTS.parents[2])
-    assert list(json.loads(done.stdout)["rows"]) == ["ugache"]
-    assert "hkv: no column 'op'; left out" in done.stderr
+    told, said = printed(tmp_path, monkeypatch, capsys)
+    assert list(told["rows"]) == ["ugache"]
+    assert "hkv: no column 'op'; left out" in said
 
 
 @pytest.mark.parametrize(

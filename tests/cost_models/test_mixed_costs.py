@@ -91,19 +91,23 @@ CUT: dict[str, object] = {"strategy": "fully_sharded", "sync_every": 1}
 """Fields of copies that are cut over each other."""
 
 
+SHARED: list[tuple[VectorExchange, str]] = [
+    *(("flat", each) for each in ("nothing", "cards and switches", "uplinks", "host links")),
+    *(("sptt", each) for each in ("cards and switches", "uplinks")),
+]
+"""Exchanges, and what of a cluster ranks share."""
+NUMBERS_OF_COPIES = [
+    *(("intra", *counts) for counts in ((1, 2), (1, 4), (2, 4), (2, 8))),
+    *(("inter", *counts) for counts in ((1, 2), (1, 4), (2, 4))),
+]
+HALF_OF_ALL = [
+    (*of, *copies) for i, of in enumerate(SHARED) for j, copies in enumerate(NUMBERS_OF_COPIES) if (i + j) % 2
+]
+"""Each exchange with some numbers of copies and each of these with some exchanges."""
+
+
 @pytest.mark.parametrize("sharding", [TABLE_WISE, TABLE_ROW_WISE, ROW_WISE])
-@pytest.mark.parametrize(
-    ("exchange", "shared"),
-    [("flat", each) for each in ("nothing", "cards and switches", "uplinks", "host links")]
-    + [("sptt", each) for each in ("cards and switches", "uplinks")],
-)
-@pytest.mark.parametrize(
-    ("layout", "factor", "more"),
-    [
-        *(("intra", *counts) for counts in ((1, 2), (1, 4), (2, 4), (2, 8))),
-        *(("inter", *counts) for counts in ((1, 2), (1, 4), (2, 4))),
-    ],
-)
+@pytest.mark.parametrize(("exchange", "shared", "layout", "factor", "more"), HALF_OF_ALL)
 def test_they_cost_what_they_cost_where_all_have_as_many(
     layout: str, factor: int, more: int, shared: str, exchange: VectorExchange, sharding: int
 ) -> None:
@@ -155,10 +159,13 @@ SIMULATED = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("exchange", "fields"), [("flat", {}), ("sptt", {}), ("flat", CUT), ("sptt", CUT | {"state_every": None})]
-)
-@pytest.mark.parametrize(("layout", "factor", "more", "sharding", "nodes"), SIMULATED)
+EXCHANGED = [("flat", {}), ("sptt", {}), ("flat", CUT), ("sptt", CUT | {"state_every": None})]
+"""How vectors are exchanged, and how copies are kept together."""
+HALF_OF_SIMULATED = [(*of, *how) for i, of in enumerate(SIMULATED) for j, how in enumerate(EXCHANGED) if (i + j) % 2]
+"""Each placement with half of the ways to exchange; the same numbers of copies with the others, too."""
+
+
+@pytest.mark.parametrize(("layout", "factor", "more", "sharding", "nodes", "exchange", "fields"), HALF_OF_SIMULATED)
 def test_the_simulator_plays_all_ranks_and_agrees(
     layout: str, factor: int, more: int, sharding: int, nodes: int, exchange: VectorExchange, fields: dict[str, object]
 ) -> None:

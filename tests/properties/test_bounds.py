@@ -32,7 +32,7 @@ REGROUPED = 0.01
 SOLVED = 1e-5
 """The cutting planes stop within this of the fluid optimum."""
 SEEDS = st.integers(0, 10_000)
-FEW = settings(max_examples=25, deadline=None, derandomize=True)
+FEW = settings(max_examples=15, deadline=None, derandomize=True)
 
 LARGER = (
     "accelerators.hbm.capacity",

@@ -32,7 +32,7 @@ from cost_models.tables import Tables
 from tests.oracles.instances import node_group, topology, workload
 from topologies.cluster import Topology
 
-CASES = 40
+CASES = 20
 OVERLAP_NOTHING = tuple(i for i in range(len(USUAL_SHARDINGS)) if i != DATA_PARALLEL)
 CLUSTERS = (
     topology(node_group("a", ranks=4)),

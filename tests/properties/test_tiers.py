@@ -18,7 +18,7 @@ from cost_models.shards import (
 from cost_models.step import StepModel
 from cost_models.workload.models import Workload
 
-CASES = 12
+CASES = 8
 LEAST = -0.07
 """Of the relative error of every placement: nothing is promised that a step does not keep."""
 BOUNDS = {"hbm": (0.05, 0.2), "hbm, ddr_cached": (0.05, 0.2), "in place": (0.05, 0.2)}

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -94,6 +95,21 @@ MISTAKES = {
 }
 SEEN = 0.01
 """Of a step."""
+CLUSTER = topology(node_group("a", ranks=4, hbm_bytes=1e10))
+SKEWED = model((0.9,) * 4, software="hugectr", global_batch=262_144)
+
+
+def steps(tier: int) -> tuple[float, float, float]:
+    """The estimated step, and that of a simulation of expected rows and of rows of its own."""
+    Tables.of.cache_clear()
+    shards = placed(tier)
+    played = [
+        simulate(CLUSTER, SKEWED, shards, conditions=Conditions(draws_rows=drawn)).step_s for drawn in (False, True)
+    ]
+    return StepModel(CLUSTER, SKEWED).evaluate(shards).step_s, played[0], played[1]
+
+
+steps_without_mistakes = cache(steps)
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
@@ -101,20 +117,10 @@ def test_a_mistake_in_the_estimate_is_seen(mistake: str, monkeypatch: pytest.Mon
     """A tenth too many in what the estimate derives moves it, and with it a simulation of expected rows, and nothing
     of a simulation with rows of its own: it shows the difference."""
     of, name, tier = MISTAKES[mistake]
-    cluster = topology(node_group("a", ranks=4, hbm_bytes=1e10))
-    shards, bare = placed(tier), model((0.9,) * 4, software="hugectr", global_batch=262_144)
-
-    def steps() -> tuple[float, float, float]:
-        Tables.of.cache_clear()
-        played = [
-            simulate(cluster, bare, shards, conditions=Conditions(draws_rows=drawn)).step_s for drawn in (False, True)
-        ]
-        return StepModel(cluster, bare).evaluate(shards).step_s, played[0], played[1]
-
-    estimate, played, judged = steps()
+    estimate, played, judged = steps_without_mistakes(tier)
     assert estimate == pytest.approx(judged, rel=0.06)
     monkeypatch.setattr(of, name, tenth_more(name, of))
-    mistaken, played_too, still = steps()
+    mistaken, played_too, still = steps(tier)
     Tables.of.cache_clear()
     assert still == judged
     assert abs(mistaken / estimate - 1) > SEEN

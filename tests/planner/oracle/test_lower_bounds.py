@@ -20,13 +20,13 @@ def test_the_bound_of_the_base_is_what_its_multipliers_prove(case):
     assert case.plan.objective.lower_bound_s * 0.9 <= bound <= case.plan.objective.lower_bound_s
 
 
-@pytest.mark.parametrize("seed", seeds(range(1), range(1, 5)))
+@pytest.mark.parametrize("seed", seeds(range(1), range(1, 9)))
 @pytest.mark.parametrize("name", list(CASES))
 def test_no_bound_is_above_that_of_planning_anew(name, seed):
     """Nor is any above the step of the plan that is found."""
     case = case_of(name)
-    costs = case.oracle.cost(random_changes(seed, 4))
-    exact = case.oracle.exact(costs, 4, effort=0, gap=1.0)  # which ends at the relaxation's bound, the least of all
+    costs = case.oracle.cost(random_changes(seed, 2))
+    exact = case.oracle.exact(costs, 2, effort=0, gap=1.0)  # which ends at the relaxation's bound, the least of all
     found = [(number, made.objective) for number, made in exact.plans.items() if made.objective is not None]
     assert found
     for number, objective in found:
@@ -36,7 +36,7 @@ def test_no_bound_is_above_that_of_planning_anew(name, seed):
 def test_fixed_parts_are_those_of_the_model(case):
     """What a step takes before any table is placed is just what the cost model of the candidate says."""
     oracle, base = case.oracle, planned_model(case.plan)
-    candidates = oracle.candidates(random_changes(7, 6))
+    candidates = oracle.candidates(random_changes(7, 3))
     rows = oracle._profiles.rows_of(candidates.profiles)
     row = np.stack([of[candidates.profile[:, t]] for t, of in enumerate(rows)], axis=1)
     fixed = oracle._dense_parts.fixed_parts(candidates, row, np.arange(len(candidates)))
@@ -48,7 +48,7 @@ def test_fixed_parts_are_those_of_the_model(case):
         latencies = sum(model.lines_of(stage)[line].latency_s for stage, line in lines)
         np.testing.assert_allclose(fixed.loads[number], model.base_loads, rtol=1e-12, atol=1e-18)
         own = fixed.constants[number]
-        np.testing.assert_allclose(own.sum() + latencies, model.constants.sum(), rtol=1e-12)
+        np.testing.assert_allclose(own.sum() + latencies, model.constants.sum(), rtol=1e-12, atol=1e-18)
         np.testing.assert_allclose(fixed.base_bytes[number], model.base_bytes[0], rtol=1e-12)
         np.testing.assert_allclose(fixed.output_copies[number], model.batching.output_copies, rtol=1e-9, atol=1e-12)
         if model.copy_seconds is not None:

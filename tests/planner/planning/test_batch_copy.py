@@ -1,5 +1,7 @@
 """A batch that takes longer to come to the devices than the rest of a step: estimate, bound, simulator and reports."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 
@@ -140,12 +142,18 @@ def test_a_size_must_copy_its_batch_in_time() -> None:
     assert rejected.lower_bound_s == pytest.approx(copied_s())
 
 
+@cache
+def on_three_of_four() -> tuple[Plan, Plan]:
+    """The plan of all tables on three ranks, and that on all."""
+    policy = Policy.model_validate({"tables": [{"match": "*", "ranks": "0-2"}]})
+    return plan(cluster(), model_of(), policy=policy), plan(cluster(), model_of())
+
+
 @pytest.mark.parametrize("terms", [{"pay_back_steps": 10**12}, {"max_move_bytes": 10**12}])
 def test_nothing_moves_to_shorten_what_the_copy_hides(terms: dict[str, int]) -> None:
     """All tables on three of four ranks take longer than shared out, but less than the copy of a batch: they stay, in
     however many steps a move has to pay for itself, or how much may move."""
-    on_three = plan(cluster(), model_of(), policy=Policy.model_validate({"tables": [{"match": "*", "ranks": "0-2"}]}))
-    shared = plan(cluster(), model_of())
+    on_three, shared = on_three_of_four()
     assert on_three.objective is not None
     assert shared.objective is not None
     assert on_three.objective.step_s == shared.objective.step_s

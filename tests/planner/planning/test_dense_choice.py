@@ -100,10 +100,10 @@ def test_ranks_hold_what_zero_says(strategy: str) -> None:
 
 
 def test_a_wukong_that_fills_hbm_is_refused_replicated_and_sharded_by_choice() -> None:
-    """102 GFLOP a training sample and 16.9 B parameters on 128 H100: replicated it is proven not to fit, with the flag
-    that helps; auto takes fsdp, and the step is the dense part's."""
-    cluster, model = dgx_h100(16), wukong()
-    assert dense_size(model).parameters == pytest.approx(16.9e9, rel=0.01)
+    """Five wide layers, of 120 GFLOP a training sample and 20 B parameters, on 128 H100: replicated it is proven
+    not to fit, with the flag that helps; auto takes fsdp, and the step is the dense part's."""
+    cluster, model = dgx_h100(16), wukong((32_768,) * 4, count=5)
+    assert dense_size(model).parameters == pytest.approx(20e9, rel=0.01)
     replicated = _planned(cluster, model, {"strategy": "replicate"})
     assert replicated.infeasibility is not None
     assert "--dense fsdp" in {remedy.flags for remedy in replicated.infeasibility.remedies}

@@ -33,11 +33,13 @@ TRAINED = workload(TABLES, global_batch=65_536)
 @cache
 def _former() -> Plan:
     """All tables whole on the first of two ranks."""
-    return plan(CLUSTER, TRAINED, policy=Policy.model_validate({**WHOLE, "ranks": "0"}), effort=0)
+    return plan(CLUSTER, TRAINED, policy=Policy.model_validate({**WHOLE, "ranks": "0"}), effort=0, simulate=False)
 
 
 def _followed(trained: Workload = TRAINED, cluster: Topology = CLUSTER, **terms: object) -> Plan:
-    return plan(cluster, trained, policy=Policy.model_validate(WHOLE), previous=_former(), gap=0.0, **terms)
+    return plan(
+        cluster, trained, policy=Policy.model_validate(WHOLE), previous=_former(), gap=0.0, simulate=False, **terms
+    )
 
 
 def _every(cluster: Topology = CLUSTER) -> list[tuple[tuple[int, ...], float, float]]:
@@ -62,7 +64,7 @@ def _without_cards() -> Topology:
     return CLUSTER.model_copy(update={"nodes": (group.model_copy(update={"links": links}),)})
 
 
-@pytest.mark.parametrize("steps", [1, 3, 10, 30, 100, 300, 10_000])
+@pytest.mark.parametrize("steps", [1, 10, 10_000])
 @pytest.mark.parametrize("has_cards", [True, False])
 def test_a_move_pays_for_itself_in_so_many_steps(has_cards: bool, steps: int) -> None:
     """Step and priced bytes together are the least of all 16 placements, but for the tenth of a percent given up: a

@@ -24,6 +24,7 @@ from planner.verification.unchecked import unchecked
 from planner.verification.verify import verify
 from tests.oracles.instances import node_group, topology, workload
 from tests.oracles.questions import question
+from tests.seeds import seeds
 from topologies.errors import InputError
 
 UNPROVEN = (500040, 500043, 500060)
@@ -43,7 +44,7 @@ def best_s(made: Plan) -> float:
     return made.objective.best_step_s or made.objective.step_s
 
 
-@pytest.mark.parametrize("number", UNPROVEN)
+@pytest.mark.parametrize("number", seeds(UNPROVEN[:2], UNPROVEN))
 def test_the_word_closes_what_the_certificate_leaves_open(number: int) -> None:
     """The plan is not worse, the certified bound stays, and the solver's is above it, up to the step."""
     searched, solved = planned(number, "search"), planned(number, "auto")
@@ -108,9 +109,8 @@ def test_search_alone_says_nothing_of_a_programme() -> None:
 
 def test_the_same_bytes_again() -> None:
     """A solver that nodes limit, not the clock."""
-    first = planned(500043, "ilp")
-    planned.cache_clear()
-    assert planned(500043, "ilp").to_json() == first.to_json()
+    again = planned.__wrapped__(500043, "ilp")
+    assert again.to_json() == planned(500043, "ilp").to_json()
 
 
 def test_what_is_too_large_is_refused_by_its_size() -> None:

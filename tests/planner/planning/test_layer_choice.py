@@ -124,10 +124,15 @@ def _auto(cluster: Topology, model: Workload, **more: Any) -> Plan:
     ("name", "nodes"),
     [
         ("dlrm-v1", 4),
-        ("dlrm-dcnv2", 1),
         *(
             pytest.param(name, nodes, marks=pytest.mark.slow)
-            for name, nodes in (("dlrm-v1", 1), ("dlrm-dcnv2", 4), ("dlrm-v1", 16), ("dlrm-dcnv2", 16))
+            for name, nodes in (
+                ("dlrm-v1", 1),
+                ("dlrm-dcnv2", 1),
+                ("dlrm-dcnv2", 4),
+                ("dlrm-v1", 16),
+                ("dlrm-dcnv2", 16),
+            )
         ),
     ],
 )

@@ -71,7 +71,7 @@ def test_capacity_of_each_kind_is_kept() -> None:
 def test_what_is_slow_is_spared(slow: str) -> None:
     """HBM or NICs of one of two groups, else alike, made slower: its ranks get less of what uses them."""
     one, other = group("dgx-a100-40"), group("dgx-a100-40", f"nodes.0.{slow}").model_copy(update={"name": "slow"})
-    found = plan(cluster(one, other), WORKLOAD, tiers=["hbm"], shardings=["table_wise", "column_wise"])
+    found = plan(cluster(one, other), WORKLOAD, tiers=["hbm"], shardings=["table_wise", "column_wise"], effort=0)
     assert verify(found) == []
     placed = placed_shards(found)
     columns = np.bincount(placed.rank, weights=placed.blocks.columns, minlength=16)

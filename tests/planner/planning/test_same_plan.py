@@ -7,10 +7,7 @@ digits instead, and equal keys of its unstable sorts come in random order.
 import os
 import subprocess
 import sys
-from functools import cache
 from pathlib import Path
-
-import pytest
 
 NOISE = """
 import numpy as np
@@ -41,7 +38,7 @@ from planner import Policy, plan
 from topologies import load_topology
 
 for topology, nodes, workload, policy in (
-    ("zionex-16", 16, "dlrm-dcnv2", None),
+    ("zionex-16", 8, "dlrm-dcnv2", None),
     ("dgx-a100-40", 1, "dlrm-dcnv2", None),
     ("dgx-h100", 2, "synthetic:40@seed=3", Policy(runtime="torchrec")),
 ):
@@ -59,15 +56,6 @@ def _plans(**environment: str) -> str:
     return done.stdout
 
 
-@cache
-def _usual_plans() -> str:
-    return _plans()
-
-
-@pytest.mark.parametrize(
-    "environment",
-    [{"OPENBLAS_CORETYPE": "Prescott", "NPY_DISABLE_CPU_FEATURES": "X86_V3"}, {"NOISE": "1"}],
-    ids=["an older processor", "another last digit"],
-)
-def test_plans_are_equal_byte_for_byte(environment: dict[str, str]) -> None:
-    assert _plans(**environment) == _usual_plans()
+def test_plans_are_equal_byte_for_byte() -> None:
+    """On an older processor whose functions have other last digits, too."""
+    assert _plans(OPENBLAS_CORETYPE="Prescott", NPY_DISABLE_CPU_FEATURES="X86_V3", NOISE="1") == _plans()

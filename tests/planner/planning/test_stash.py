@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 import pytest
@@ -289,12 +290,18 @@ def test_layers_are_chosen_beside_stashed_tables() -> None:
     assert verify(found) == []
 
 
+AUTO = Policy.model_validate({"tiers": ["hbm"], "stash": "auto"})
+
+
+@cache
+def former() -> Plan:
+    return plan(cluster(5e9), MODEL, policy=AUTO, effort=0, simulate=False)
+
+
 @pytest.mark.parametrize("hbm_bytes", [4.9e9, 5.4e9])
 def test_a_plan_that_follows_moves_no_less_than_it_says_it_must(hbm_bytes: float) -> None:
     """Where tables are away when HBM is fullest, those that stay need no room then: `verify` holds the least bytes that
     any plan moves against those that move."""
-    policy = Policy.model_validate({"tiers": ["hbm"], "stash": "auto"})
-    former = plan(cluster(5e9), MODEL, policy=policy, effort=0, simulate=False)
-    found = plan(cluster(hbm_bytes), MODEL, policy=policy, effort=0, simulate=False, previous=former)
+    found = plan(cluster(hbm_bytes), MODEL, policy=AUTO, effort=0, simulate=False, previous=former())
     assert found.moves is not None
     assert verify(found) == []

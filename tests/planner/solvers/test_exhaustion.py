@@ -62,7 +62,7 @@ def test_below_a_plan_all_faster_ones_are_tried() -> None:
 def test_whether_anything_fits_is_known() -> None:
     """With enough work: a placement that fits where brute force has one, and proof of none where it has none."""
     answered = 0
-    for problem, best_s in tiny_optima(0, 45):
+    for problem, best_s in tiny_optima(0, 45)[::2]:
         incumbent = Incumbent(Bound(0.0, Fluid(problem).no_multipliers(), None), SearchLimits(), lambda *_: None)
         search = ExhaustiveSearch(problem, incumbent)
         search.renew(20)
@@ -73,7 +73,7 @@ def test_whether_anything_fits_is_known() -> None:
         assert (tried.placement is None) == np.isinf(best_s)
         if tried.placement is not None:
             assert load_state(problem, tried.placement).overflow_bytes() == 0
-    assert answered >= 15
+    assert answered >= 8
 
 
 def test_what_took_too_much_work_is_tried_again_once_the_threshold_is_much_nearer(

@@ -41,13 +41,14 @@ def cluster(nodes: int) -> Topology:
 @functools.cache
 def old_plan() -> Plan:
     """For 50 tables on four nodes of eight ranks: its search is cut short, so that there is something to gain."""
-    return plan(cluster(4), synthetic(50), effort=0, shardings=["table_wise", "column_wise", "data_parallel"])
+    shardings = ["table_wise", "column_wise", "data_parallel"]
+    return plan(cluster(4), synthetic(50), effort=0, shardings=shardings, simulate=False)
 
 
 @functools.cache
 def small_plan() -> Plan:
     """For 30 tables on two nodes, whole ones."""
-    return plan(cluster(2), synthetic(30), effort=0, shardings=["table_wise"])
+    return plan(cluster(2), synthetic(30), effort=0, shardings=["table_wise"], simulate=False)
 
 
 def small_again(limit: int) -> Plan:
@@ -63,7 +64,7 @@ def check(new: Plan, old: Plan, limit: int | None) -> None:
 
 
 def again(old: Plan, nodes: int = 4, model: Workload | None = None, **terms: Any) -> Plan:
-    return plan(cluster(nodes), model or synthetic(50), previous=old, **{"gap": 0.05, **terms})
+    return plan(cluster(nodes), model or synthetic(50), previous=old, **{"gap": 0.05, "simulate": False, **terms})
 
 
 def test_without_room_to_move_the_old_plan_is_returned() -> None:
@@ -256,12 +257,12 @@ def _on_rank(table: Any, rank: int) -> Any:
     return table.model_copy(update={"shards": replace(table.shards, rank=table.shards.rank * 0 + rank)})
 
 
-@pytest.mark.parametrize("seed", seeds((1, 9, 12, 13), range(0, 14, 2)))
+@pytest.mark.parametrize("seed", seeds((1, 12, 13), (*range(0, 14, 2), 9)))
 def test_tiny_clusters_of_every_sort(seed: int) -> None:
     """Any policy, tiers and kinds of rank: an old plan is kept without room to move, and every limit holds."""
     instance = tiny_instance(seed)
     where, model, policy = instance.model.topology, instance.model.workload, instance.policy
-    words: dict[str, Any] = {"tiers": policy.tiers, "shardings": policy.shardings}
+    words: dict[str, Any] = {"tiers": policy.tiers, "shardings": policy.shardings, "simulate": False}
     old = plan(where, model, **words, effort=0)
     if not old.tables:
         return
@@ -272,4 +273,4 @@ def test_tiny_clusters_of_every_sort(seed: int) -> None:
     check(kept, old, 0)
     half = sum(int(t.shards.bytes.sum()) for t in old.tables) // 2
     check(plan(where, model, **words, previous=old, max_move_bytes=half, gap=0.0), old, half)
-    check(plan(where, model, previous=old, gap=0.0), old, None)
+    check(plan(where, model, previous=old, gap=0.0, simulate=False), old, None)

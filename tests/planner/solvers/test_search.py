@@ -216,7 +216,7 @@ def test_special_clusters_and_policies_have_plans(groups: list[dict[str, object]
     plan. The plan is then the best there is of blocks in multiples of 16 columns, which is proven.
     """
     problem = problem_of(StepModel(topology(*groups), workload(UNEVEN)), policy)
-    outcome = solve(problem, SearchLimits(NO_TIME_LIMIT, gap=0.0, effort=2))
+    outcome = solve(problem, SearchLimits(NO_TIME_LIMIT, gap=0.0, effort=1))
     assert outcome.placement is not None
     assert outcome.step_s is not None
     assert outcome.bound_s is not None

@@ -92,13 +92,13 @@ def _any(draw: random.Random, options: LayerOptions) -> dict[str, Held]:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_no_strategies_of_layers_take_less_than_is_proven_of_them(name: str) -> None:
-    """20 drawn choices: their step with the tables of a plan is not below what its proof says of the choice, and that
+    """10 drawn choices: their step with the tables of a plan is not below what its proof says of the choice, and that
     is not below what it says of all."""
     draw = random.Random(f"layers of {name}")
     found, asked, options = _open(*_drawn(draw, name))
     relaxation, beside = LayerRelaxation(found, options, asked.workload), TablesInPlace(found, asked)
     least_s, judged = relaxation.bound_s(), 0
-    for _ in range(20):
+    for _ in range(10):
         sharding = options.sharding(_any(draw, options), asked.workload.layers)
         if not sharding.is_sharded or math.isinf(step_s := beside.step_s(sharding)):
             continue

@@ -21,9 +21,9 @@ from tests.seeds import seeds
 def planned() -> Plan:
     """Two kinds of rank, memory scarce enough to have a price."""
     cluster = topology(
-        node_group("a", ranks=4, hbm_bytes=0.9e9, ddr_bytes=20e9), node_group("b", ranks=2, hbm_bytes=0.5e9)
+        node_group("a", ranks=4, hbm_bytes=0.55e9, ddr_bytes=20e9), node_group("b", ranks=2, hbm_bytes=0.3e9)
     )
-    tables = [{"rows": 400_000 * (1 + i % 5), "dim": 64, "zipf_alpha": 1.05} for i in range(14)]
+    tables = [{"rows": 400_000 * (1 + i % 5), "dim": 64, "zipf_alpha": 1.05} for i in range(8)]
     return plan(cluster, workload(tables), effort=1, gap=0.0)
 
 
@@ -59,7 +59,7 @@ def test_every_cost_model_proves_its_bound(model: str) -> None:
     assert verify(found) == []
 
 
-@pytest.mark.parametrize("seed", seeds(range(0, 60, 12), (6, 30, 42, 54)))
+@pytest.mark.parametrize("seed", seeds((0, 12, 24, 36), (6, 30, 42, 48, 54)))
 def test_proofs_of_tiny_instances_hold(seed: int) -> None:
     """Any cluster, any policy, feasible or not: what the planner claims, `verify` accepts."""
     instance = tiny_instance(seed)

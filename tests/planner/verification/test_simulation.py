@@ -101,10 +101,10 @@ WORKLOADS: dict[str, Cluster] = {
 
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_both_rank_plans_alike(name: str) -> None:
-    """Estimate and simulator order 24 random placements alike: Kendall's tau of at least 0.9."""
+    """Estimate and simulator order 16 random placements alike: Kendall's tau of at least 0.9."""
     model = WORKLOADS[name]()
     estimates, steps = [], []
-    for seed in range(24):
+    for seed in range(16):
         placed = random_shards(model, np.random.default_rng(seed), tuple(range(1, 7)))
         estimates.append(model.evaluate(placed).step_s)
         steps.append(simulate(model.topology, model.workload, placed).step_s)
@@ -125,7 +125,7 @@ def test_a_long_dense_optimizer_takes_as_long_in_both() -> None:
 
 
 def test_no_neighbour_plays_faster() -> None:
-    """None of 50 plans in which one or two shards are elsewhere is played more than 2 % faster."""
+    """None of 25 plans in which one or two shards are elsewhere is played more than 2 % faster."""
     planned = plan(CLUSTER, workload(TABLES), shardings=["table_wise", "column_wise"])
     placed = placed_shards(planned)
     inputs = planned_inputs(planned)
@@ -133,7 +133,7 @@ def test_no_neighbour_plays_faster() -> None:
     random = np.random.default_rng(0)
     movable = np.flatnonzero(np.isin(placed.blocks.sharding, (1, 2)))
     best = np.inf
-    for _ in range(50):
+    for _ in range(25):
         rank = placed.rank.copy()
         chosen = random.choice(movable, size=int(random.integers(1, 3)), replace=False)
         rank[chosen] = random.integers(0, CLUSTER.world_size, len(chosen))

@@ -18,11 +18,11 @@ def _proven() -> Known:
     )
 
 
-@pytest.mark.parametrize("first", seeds([0], [0, 60, 120]))
+@pytest.mark.parametrize("first", seeds([0], range(0, 180, 30)))
 def test_prices_never_prove_more_than_the_optimum(first: int) -> None:
     """Towards a plan a fifth above the optimum; the proof holds in the problem as it was, and gives as much."""
     better, at_optimum = 0, 0
-    for each in known_patterns(first, first + 60):
+    for each in known_patterns(first, first + 30):
         problem, step_s = each.instance.problem, each.best.step_s
         before, bound = priced(problem, step_s * 1.2)
         assert bound.seconds <= step_s * (1 + ROUNDING), each.instance.description
@@ -31,8 +31,8 @@ def test_prices_never_prove_more_than_the_optimum(first: int) -> None:
             assert proven_s(each.instance, bound) == pytest.approx(bound.seconds, rel=1e-6)
         better += bound.seconds > before.seconds * 1.001
         at_optimum += bound.seconds > step_s * 0.997
-    assert better > 15
-    assert at_optimum > 15
+    assert better > 7
+    assert at_optimum > 7
 
 
 def test_blocks_that_share_no_rank_are_seen() -> None:

@@ -16,7 +16,7 @@ from tests.oracles.relaxations import roomy
 def test_a_threshold_raises_the_bound_up_to_the_optimum() -> None:
     """Relaxation ≤ tightened ≤ optimum, with multipliers that prove it again; many are raised by more than a hair."""
     raised = 0
-    for seed in range(60):
+    for seed in range(0, 60, 2):
         problem = tiny_instance(seed).problem
         best = optimum(problem)
         if best is None:
@@ -30,7 +30,7 @@ def test_a_threshold_raises_the_bound_up_to_the_optimum() -> None:
             proven_s = min(bound.threshold_s, fluid.bound(bound.multipliers, usable)[0])
             assert proven_s == pytest.approx(bound.seconds, rel=1e-12)
         raised += bound.seconds > relaxed.bound_s * 1.001
-    assert raised > 10
+    assert raised > 5
 
 
 def test_no_plan_is_faster_than_its_blocks_and_stages() -> None:
