@@ -48,8 +48,13 @@ def test_weights_have_the_bytes_of_their_numbers(compressor: str, numbers: int) 
     assert held[compressor] - held["none"] == pytest.approx((numbers - ROWS * DIM) * 4, abs=2_000)
 
 
-@pytest.mark.parametrize("compressor", ["hash:8", "qr:8", "qr:8:add", "qr:8:concat", "dim:8"])
-@pytest.mark.parametrize("tier", ["hbm", "ddr_cached"])
+@pytest.mark.parametrize(
+    ("compressor", "tier"),
+    [
+        *((each, "hbm") for each in ("hash:8", "qr:8", "qr:8:add", "qr:8:concat", "dim:8")),
+        *((each, "ddr_cached") for each in ("hash:8", "qr:8", "dim:8")),
+    ],
+)
 def test_estimate_and_simulation_agree(compressor: str, tier: str) -> None:
     """Of plans of compressed tables in any tier, which are verified; what compressing changes has the same sign."""
     found = planner.plan(CLUSTER, _workload(compressor), tiers=[tier], effort=0)

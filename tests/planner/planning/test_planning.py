@@ -47,9 +47,9 @@ def files(tmp_path: Path) -> Path:
 def scarce() -> tuple[Topology, Workload]:
     """Tables for which four ranks have too little HBM, and caches of any size in host memory."""
     tables: list[dict[str, object]] = [
-        {"rows": 100_000 * (n + 1), "dim": 64, "zipf_alpha": 1.0 + 0.1 * n, "pooling_factor": 20} for n in range(6)
+        {"rows": 100_000 * (n + 1), "dim": 64, "zipf_alpha": 1.0 + 0.1 * n, "pooling_factor": 20} for n in range(4)
     ]
-    return topology(node_group("n", ranks=4, hbm_bytes=0.08e9, ddr_bytes=4e9)), workload(tables)
+    return topology(node_group("n", ranks=4, hbm_bytes=0.05e9, ddr_bytes=4e9)), workload(tables)
 
 
 def slow_clock(monkeypatch: pytest.MonkeyPatch) -> None:
