@@ -105,7 +105,7 @@ def test_promises_hold(number: int) -> None:
 
 
 @pytest.mark.slow
-@settings(QUESTIONS, max_examples=16)
+@settings(QUESTIONS, max_examples=12)
 @given(number=st.integers(0, 2**31))
 def test_promises_hold_for_more(number: int) -> None:
     """The same of other questions."""
