@@ -256,8 +256,10 @@ class PatternCase:
         """[B] what a block is worth where it is taken once, its bytes at `byte` [D, M] included; infinite where it may
         not be."""
         rules = self.rules
-        size = block_values(rules.problem, np.zeros((len(byte), 1)), byte)
-        return np.where(self.usable, prices * rules.demand + rules.joined(size), np.inf)
+        worth = prices * rules.demand
+        if byte.any():
+            worth = worth + rules.joined(block_values(rules.problem, np.zeros((len(byte), 1)), byte))
+        return np.where(self.usable, worth, np.inf)
 
     def cheapest(self, values: Floats) -> tuple[Floats, "list[WholeCuts]"]:
         """[O] the least that an option is worth at `values` [B] of blocks, and how splittable ones are cut for it."""

@@ -2,7 +2,8 @@
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 
@@ -54,3 +55,19 @@ class Clock:
             self.ran_out = self._now() >= self._end
             self._is_over = self.ran_out or (self._stop is not None and self._stop())
         return self._is_over
+
+
+class TimeShare:
+    """How long something may take that has a share of all time since a beginning, which is now."""
+
+    def __init__(self, share: float, now: Callable[[], float]) -> None:
+        """A share below 1; `now` is the time in seconds."""
+        self._share, self._now, self._began_s, self._taken_s = share, now, now(), 0.0
+
+    @contextmanager
+    def limited(self, whole: Clock) -> Iterator[Clock]:
+        """A clock that is over once the share is taken, or the clock of the whole is; the time within counts."""
+        began_s = self._now()
+        left_s = (self._share * (began_s - self._began_s) - self._taken_s) / (1 - self._share)
+        yield Clock(SearchLimits(max(left_s, 0.0), clock=self._now, stop=whole.is_over))
+        self._taken_s += self._now() - began_s

@@ -23,7 +23,7 @@ from planner.solvers.bound.stage_cases import WORTHWHILE, Case, StageCaseSearch
 from planner.solvers.bound.threshold import least_of_stages, tighten
 from planner.solvers.exhaustion import ExhaustiveSearch
 from planner.solvers.incumbent import Incumbent
-from planner.solvers.limits import SearchLimits
+from planner.solvers.limits import SearchLimits, TimeShare
 
 TIGHTEN_BLOCKS = 20_000
 """Block types up to which the bound is tightened where tables are more than ranks: each bisection solves the relaxation
@@ -53,8 +53,11 @@ FEWEST_NODES = 20
 """Branch nodes below which branching is not worth a start."""
 BRANCH_WORK = 4e6
 """Block types x ranks x nodes that branching may take together."""
-FIRST_RATION, LEAST_RATION = 0.5, 1 / 16
-"""Shares of the pattern work of a pass that the first pass and any other one may do where passes have no end."""
+REFUTING_WORK = 1e9
+"""Work on rank patterns that one threshold of all plans is worth."""
+PATTERN_SHARE = 0.5
+"""Share of the time that rank patterns may have taken after each pass, where passes have no end: bound and plan are
+as far from the optimum, as far as anybody knows."""
 
 
 Relaxation = tuple[Fluid, FluidSolution]
@@ -106,8 +109,7 @@ class BoundRaiser:
         self._is_strengthened = False
         self._cases: StageCaseSearch | None = None
         self._patterns: PatternBranching | None = None
-        self._pattern_work = 0.0
-        self._rations = Rations(limits)
+        self._pattern_work, self._pattern_time = 0.0, TimeShare(PATTERN_SHARE, limits.clock)
         self._branches: BranchAndBound | None = None
         self._branched: tuple[float, int, float] | None = None
 
@@ -120,6 +122,12 @@ class BoundRaiser:
     @property
     def _is_small(self) -> bool:
         return len(self._fluid.problem.block_option) <= TIGHTEN_BLOCKS or self._are_alike
+
+    @property
+    def _has_few_shards(self) -> bool:
+        """Whether ranks hold few tables, and block types are not too many."""
+        problem = self._fluid.problem
+        return self._is_small and problem.tables <= FEW_SHARDS * problem.world
 
     def raise_quickly(self) -> None:
         """Raise the bound by what takes little time."""
@@ -180,19 +188,36 @@ class BoundRaiser:
         """Raise the bound by prices of rank patterns, where it is loose and ranks hold few tables; anew where a pass of
         the local search allows more work."""
         problem, incumbent, limits = self._fluid.problem, self._incumbent, self._limits
-        if not self._is_small or problem.tables > FEW_SHARDS * problem.world or incumbent.best is None:
+        if not self._has_few_shards or incumbent.best is None:
             return
         if incumbent.is_within(LOOSE) or incumbent.is_done() or incumbent.bound.seconds >= limits.useful_bound_s:
             return
-        allowed = self._rations.allowed(incumbent.best_s, incumbent.bound.seconds, passes)
-        work = Work(allowed - self._pattern_work)
-        if work.left <= 0 or not has_rank_patterns(problem):
+        if not passes or not limits.pattern_work or not has_rank_patterns(problem):
             return
         if self._patterns is None:
             self._patterns = PatternBranching(self._fluid, incumbent.bound)
-        self._pattern_work += work.left
-        incumbent.raise_to(self._patterns.run(incumbent.best_s, work, incumbent.clock))
-        self._pattern_work -= work.left
+        if limits.effort is None:
+            self._price_in_time(self._patterns)
+            return
+        work = Work(limits.pattern_work * passes - self._pattern_work)
+        if work.left > 0:
+            self._pattern_work += work.left
+            incumbent.raise_to(self._patterns.run(incumbent.best_s, work, incumbent.clock))
+            self._pattern_work -= work.left
+
+    def _price_in_time(self, patterns: PatternBranching) -> None:
+        """Raise the bound by prices of rank patterns as long as these have not had their share of the time so far."""
+        incumbent = self._incumbent
+        with self._pattern_time.limited(incumbent.clock) as clock:
+            incumbent.raise_to(patterns.run(incumbent.best_s, Work(np.inf), clock))
+
+    def refute(self, threshold_s: float) -> None:
+        """Raise the bound to a threshold at once, where ranks hold few tables and prices of rank patterns do so."""
+        problem, incumbent = self._fluid.problem, self._incumbent
+        if incumbent.bound.seconds >= threshold_s or not self._has_few_shards or not has_rank_patterns(problem):
+            return
+        branching = PatternBranching(self._fluid, incumbent.bound)
+        incumbent.raise_to(branching.refute(threshold_s, Work(REFUTING_WORK), incumbent.clock))
 
     def branch(self, passes: int) -> None:
         """Raise the bound by branching, where the problem is small enough; that may find a better plan, too."""
@@ -223,30 +248,3 @@ class BoundRaiser:
                 cases=None,
             )
         )
-
-
-class Rations:
-    """How much work on rank patterns is allowed.
-
-    The same for each pass, so that an effort repeats. Where passes have no end, as with a time limit alone, as much as
-    it is worth: twice as much after a pass in which the bound rose by more than the step fell, half as much where it
-    was the other way round.
-    """
-
-    def __init__(self, limits: SearchLimits) -> None:
-        self._of_pass, self._has_end = limits.pattern_work, limits.effort is not None
-        self._ration, self._allowed, self._passes = limits.pattern_work * FIRST_RATION, 0.0, 0
-        self._step_s, self._bound_s = np.inf, np.inf
-
-    def allowed(self, step_s: float, bound_s: float, passes: int) -> float:
-        """Return the work that is allowed in all after so many passes, with such a step and bound."""
-        if self._has_end:
-            return self._of_pass * passes
-        if passes > self._passes:
-            fell, rose = self._step_s / step_s, bound_s / self._bound_s
-            if self._passes and fell != rose:
-                most, least = self._of_pass, self._of_pass * LEAST_RATION
-                self._ration = min(2 * self._ration, most) if rose > fell else max(self._ration / 2, least)
-            self._step_s, self._bound_s, self._passes = step_s, bound_s, passes
-            self._allowed += self._ration
-        return self._allowed

@@ -161,6 +161,10 @@ class Portfolio:
         incumbent = self._search.incumbent
         before_s = incumbent.best_s
         for mask, part in self._competing():
+            if part._level < 0:
+                part._refute(before_s)
+                if not self._is_promising(part._bound_s):
+                    continue
             part.advance(self._level)
             self._take(mask, part)
         return incumbent.best_s < before_s
@@ -204,6 +208,11 @@ class Portfolio:
             self._known[key] = Portfolio(problem, inner, limits, lambda *_: None, self._number[blocks], self._known)
         part = self._known[key]
         return None if part._search is None else part
+
+    def _refute(self, threshold_s: float) -> None:
+        """Prove at once, where that is possible, that no plan is faster than the threshold."""
+        if self._search is not None:
+            self._search.raiser.refute(threshold_s)
 
     @property
     def _is_little(self) -> bool:

@@ -63,15 +63,20 @@ class PatternBranching:
             case = min(self._leaves, key=lambda each: each.proven_s)
             if case.proven_s * (1 + WORTHWHILE) >= step_s or case.rise < WORTHWHILE:
                 break
-            if self._is_raised(case, step_s, work, clock) or work.left <= 0 or clock.is_over():
+            threshold_s = min(case.proven_s * (1 + case.rise), (case.proven_s + step_s) / 2)
+            if self._is_raised(case, threshold_s, work, clock) or work.left <= 0 or clock.is_over():
                 continue
             if not self._is_divided(case):
                 case.rise /= 2
         return self._proven()
 
-    def _is_raised(self, case: Case, step_s: float, work: Work, clock: Clock) -> bool:
-        """Look for prices that prove more of a case than is known; whether there are any."""
-        threshold_s = min(case.proven_s * (1 + case.rise), (case.proven_s + step_s) / 2)
+    def refute(self, threshold_s: float, work: Work, clock: Clock) -> Bound:
+        """Look for prices that prove a threshold of all plans at once; return what is proven."""
+        self._is_raised(self._whole, threshold_s, work, clock)
+        return self._proven()
+
+    def _is_raised(self, case: Case, threshold_s: float, work: Work, clock: Clock) -> bool:
+        """Look for prices that prove a threshold of a case; whether there are any."""
         of_threshold = self._rules_of(threshold_s).case(case.leading)
         before = case.search
         start = _fluid_prices(of_threshold.rules, self._bound) if before is None else before.best

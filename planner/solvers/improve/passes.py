@@ -19,7 +19,15 @@ from planner.solvers.bound.threshold import step_of_block
 from planner.solvers.improve.local_search import LATER_SQUARINGS, SQUARINGS, TRIAL_ROUNDS, LocalSearch
 from planner.solvers.improve.reach import Reach
 from planner.solvers.improve.repacking import Repacking
-from planner.solvers.improve.ruin_and_recreate import Ruin, may_ruin, ruin_steps, temperature_of
+from planner.solvers.improve.ruin_and_recreate import (
+    COOLING,
+    HOT_COOLING,
+    Ruin,
+    is_hot,
+    may_ruin,
+    ruin_steps,
+    temperature_of,
+)
 from planner.solvers.improve.target import target_seconds
 from planner.solvers.improve.wide import WideBlocks
 from planner.solvers.incumbent import Incumbent, Start
@@ -192,8 +200,9 @@ class Passes:
             return
         ruin = self._ruin(step_s, seed)
         ruin.start_from(placement)
-        steps = ruin_steps(self._fluid.problem, number)
-        ruin.run(steps, temperature_of(self._fluid.problem, number), incumbent.clock.is_over)
+        problem = self._fluid.problem
+        cooling = HOT_COOLING if is_hot(problem, number) else COOLING
+        ruin.run(ruin_steps(problem, number), temperature_of(problem, number), incumbent.clock.is_over, cooling)
         promising = []
         best, cheapest = ruin.best(), ruin.promising()
         if best is not None and ruin.best_s < step_s:

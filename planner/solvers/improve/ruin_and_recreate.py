@@ -28,8 +28,8 @@ FROM_OVER, NEARBY, HEAVIEST_FIRST = 0.8, 0.5, 0.7
 """Chances: to begin on a rank above its target, to go on where a chosen table is, to put heavy ones in first."""
 DEAREST = 0.5
 """Where bytes have a price, the chance that a table is among them which costs more, at the prices, than it need."""
-COOLING = 0.01
-"""Temperature at the end of a run over that at its beginning."""
+COOLING, HOT_COOLING = 0.01, 0.1
+"""Temperature at the end of a run over that at its beginning; the latter of hot passes, which find nothing below."""
 STEP_DOWN = 0.002
 """Relative distance of the target below the best plan."""
 RUIN_WORK = 150_000
@@ -45,6 +45,8 @@ TEMPERATURES = (1e-3, 1e-4, 1e-2)
 HOT, FEW_TABLES = 3e-2, 3
 """Temperature of all passes but the first, where ranks hold so many tables at most, mostly one large shard each: from
 one set of these to another one the way leads through several worse plans."""
+HOT_DOUBLINGS, MOST_HOT_DOUBLINGS = 3, 5
+"""How often the steps of a hot pass are doubled, beside its number, and how often at most."""
 
 
 def may_ruin(problem: Problem) -> bool:
@@ -52,11 +54,14 @@ def may_ruin(problem: Problem) -> bool:
     return problem.tables * problem.world * len(problem.stage_of_column) <= RUIN_WORK
 
 
+def is_hot(problem: Problem, number: int) -> bool:
+    """Whether the pass of that number, from 0, is hot."""
+    return number > 0 and problem.tables <= FEW_TABLES * problem.world
+
+
 def temperature_of(problem: Problem, number: int) -> float:
     """Return the temperature of a pass, from 0."""
-    if number and problem.tables <= FEW_TABLES * problem.world:
-        return HOT
-    return TEMPERATURES[number % len(TEMPERATURES)]
+    return HOT if is_hot(problem, number) else TEMPERATURES[number % len(TEMPERATURES)]
 
 
 def ruin_steps(problem: Problem, number: int) -> int:
@@ -64,7 +69,8 @@ def ruin_steps(problem: Problem, number: int) -> int:
     columns_of_table = len(problem.option_table) / problem.tables * len(problem.stage_of_column)
     most = int(np.clip(RUIN_PRICED / columns_of_table, FEWEST_STEPS, MOST_STEPS))
     later = min(number, LONGER_PASSES)
-    return min(most << later, STEPS_PER_TABLE * problem.tables << 2 * later)
+    doublings = min(number + HOT_DOUBLINGS, MOST_HOT_DOUBLINGS) if is_hot(problem, number) else 2 * later
+    return min(most << later, STEPS_PER_TABLE * problem.tables << doublings)
 
 
 class Ruin:
@@ -140,14 +146,15 @@ class Ruin:
                 self._set_blocks(table, offer.blocks, [])
         self._note()
 
-    def run(self, steps: int, temperature: float, is_over: Callable[[], bool]) -> None:
+    def run(self, steps: int, temperature: float, is_over: Callable[[], bool], cooling: float = COOLING) -> None:
         """Ruin and recreate so many times; worse states are taken with a chance that the temperature governs.
 
-        It is the growth, as a share of the step, at which the chance is 1 / e; it falls while the run goes on.
+        It is the growth, as a share of the step, at which the chance is 1 / e; it falls while the run goes on, to the
+        share `cooling` of what it was.
         """
         value, self._cheapest = self._target.value(self._state), None
         for step in range(steps if self._movable else 0):
-            heat = temperature * COOLING ** (step / steps) * float(self._target.aim.max())
+            heat = temperature * cooling ** (step / steps) * float(self._target.aim.max())
             value = self._recreate(self._ruined(), value, heat * self._random.expovariate(1.0))
             if self._note():
                 value, self._cheapest = self._target.value(self._state), None

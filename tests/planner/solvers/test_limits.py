@@ -2,7 +2,9 @@
 
 import math
 
-from planner.solvers.limits import Clock, SearchLimits
+import pytest
+
+from planner.solvers.limits import Clock, SearchLimits, TimeShare
 
 
 class Hand:
@@ -56,3 +58,31 @@ def test_a_part_has_the_time_that_is_left() -> None:
     part = limits.left_of(clock)
     assert part.time_limit_s == 3.0
     assert (part.gap, part.effort, part.seed, part.clock) == (0.25, 3, 9, hand)
+
+
+def test_a_half_of_the_time_is_as_much_as_all_else_took() -> None:
+    """What was taken before counts, and nobody gets time back for what was not taken."""
+    hand = Hand()
+    whole, share = Clock(SearchLimits(time_limit_s=100.0, clock=hand)), TimeShare(0.5, hand)
+    hand.now_s += 3.0
+    with share.limited(whole) as clock:
+        assert clock.left_s() == 3.0
+        hand.now_s += 4.0
+        assert clock.is_over()
+    with share.limited(whole) as clock:
+        assert clock.is_over()
+    hand.now_s += 6.0
+    with share.limited(whole) as clock:
+        assert clock.left_s() == pytest.approx(5.0)
+        assert not clock.is_over()
+    assert not whole.is_over()
+
+
+def test_a_share_ends_with_the_whole() -> None:
+    """Whatever is left of it."""
+    hand = Hand()
+    whole, share = Clock(SearchLimits(time_limit_s=10.0, clock=hand)), TimeShare(0.5, hand)
+    hand.now_s += 9.0
+    with share.limited(whole) as clock:
+        hand.now_s += 1.0
+        assert clock.is_over()

@@ -1,22 +1,24 @@
 """Raising a bound: it only rises, never passes the optimum of brute force, and comes near to it."""
 
-import numpy as np
 import pytest
 
+from planner.certificates.pattern_proofs import pattern_faults
 from planner.formulation.allowed_choices import planning_model
 from planner.formulation.options import build_problem, enumerate_options
 from planner.formulation.policy import Policy
 from planner.problem.case_divisions import MemoryDivision
 from planner.solvers.bound.fluid import Fluid
+from planner.solvers.bound.presolve import presolve
 from planner.solvers.bound.stage_cases import StageCaseSearch
 from planner.solvers.construct.fallback import fallback_placement
 from planner.solvers.exhaustion import ExhaustiveSearch
 from planner.solvers.incumbent import Incumbent
 from planner.solvers.limits import SearchLimits
-from planner.solvers.lower_bound import BoundRaiser, Rations, bound_of, relaxed_optimum
+from planner.solvers.lower_bound import BoundRaiser, bound_of, relaxed_optimum
 from planner.verification.proof import faults_of_cases, recomputed_bound_s, write_proof
 from tests.oracles.instances import node_group, topology, workload
 from tests.oracles.optima import solvable_problems
+from tests.oracles.patterns import known_patterns
 
 ROUNDING = 1e-8
 
@@ -57,24 +59,22 @@ def test_without_a_placement_there_is_nothing_to_raise_towards() -> None:
     assert incumbent.bound.seconds == relaxed.bound_s
 
 
-def test_an_effort_allows_each_pass_as_much_work_on_patterns() -> None:
-    """Whatever the bound and the step did, so that an effort repeats."""
-    rations = Rations(SearchLimits(effort=3, pattern_work=8.0))
-    assert [rations.allowed(1.0 - 0.1 * passes, 0.5, passes) for passes in (1, 2, 3)] == [8.0, 16.0, 24.0]
-
-
-def test_without_an_end_work_goes_where_it_gains_more() -> None:
-    """Twice as much after the bound rose by more than the step fell, half as much the other way round, within limits;
-    and no more for being asked twice in a pass."""
-    rations = Rations(SearchLimits(effort=None, pattern_work=16.0))
-    assert rations.allowed(1.0, 0.5, 1) == 8.0
-    assert rations.allowed(1.0, 0.6, 1) == 8.0
-    assert rations.allowed(1.0, 0.6, 2) == 8.0 + 16.0
-    assert rations.allowed(0.9, 0.7, 3) == 24.0 + 16.0
-    assert rations.allowed(0.8, 0.7, 4) == 40.0 + 8.0
-    assert rations.allowed(0.8, 0.7, 5) == 48.0 + 8.0
-    allowed = [rations.allowed(0.8 / number, 0.7, number) for number in range(6, 12)]
-    assert np.diff(allowed).tolist() == [2.0, 1.0, 1.0, 1.0, 1.0]
+def test_one_threshold_of_all_plans_is_proven_at_once() -> None:
+    """Where prices of rank patterns do it, no more than that; above the optimum never."""
+    proven = 0
+    for known in known_patterns(0, 60):
+        problem, best_s = known.instance.problem, known.best.step_s
+        for threshold_s in (best_s * 0.99, best_s * 1.01):
+            fluid, limits = Fluid(presolve(problem).problem), SearchLimits()
+            relaxed = relaxed_optimum(fluid)
+            incumbent = Incumbent(bound_of(relaxed), limits, lambda *_: None)
+            BoundRaiser(fluid, relaxed, incumbent, ExhaustiveSearch(problem, incumbent), limits).refute(threshold_s)
+            assert incumbent.bound.seconds in (relaxed.bound_s, threshold_s)
+            if incumbent.bound.patterns is not None:
+                assert threshold_s < best_s * (1 + ROUNDING), known.instance.description
+                assert list(pattern_faults(problem, incumbent.bound.patterns)) == []
+                proven += 1
+    assert proven > 5
 
 
 def test_a_large_table_is_in_one_memory_or_the_other() -> None:
