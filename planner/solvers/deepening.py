@@ -6,15 +6,16 @@ Like iterative deepening, a pass goes on from what the shorter ones left, so tha
 from dataclasses import replace
 
 from planner.problem.load_state import load_state
-from planner.problem.numbers import Bools
+from planner.problem.numbers import Bools, Floats
 from planner.solvers.bound.cutting_planes import FluidSolution
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.construct.fallback import fallback_placement
 from planner.solvers.exhaustion import LONGER_TRIES, ExhaustiveSearch
-from planner.solvers.improve.local_search import LATER_SQUARINGS, LocalSearch
+from planner.solvers.improve.local_search import LATER_SQUARINGS, TRIAL_ROUNDS, LocalSearch
 from planner.solvers.improve.passes import Passes
 from planner.solvers.incumbent import OPTIMAL_GAP, Incumbent, Outcome, Progress, Start, Status
 from planner.solvers.integer.uniform_nodes import UniformNodes
+from planner.solvers.integer.unlike_nodes import UnlikeNodes
 from planner.solvers.limits import SearchLimits
 from planner.solvers.lower_bound import LOOSE, BoundRaiser, bound_of, relaxed_optimum
 from planner.solvers.overfull_starts import OverfullStarts
@@ -22,6 +23,9 @@ from planner.solvers.start_portfolio import StartPortfolio
 
 GOOD_FIT = 0.02
 """Gap of over-full starts below which no others are tried."""
+
+FAR_FROM_ALIKE = 0.02
+"""Gap of plans whose nodes all hold the same above which nodes of two sorts are tried."""
 
 GOOD_STARTS = 0.1
 """Gap of the start portfolio below which nothing is built up from nothing."""
@@ -121,18 +125,36 @@ class Deepening:
             self._queue[:0] = better[:1]
 
     def _uniform(self) -> list[Start]:
-        """Return the plan whose nodes all hold the same, where most tables are alike and it is better than all starts
-        that are there."""
+        """Return the plans whose nodes all hold the same, or are of two sorts, where most tables are alike and these
+        are better than all starts that are there."""
         incumbent, relaxed = self.incumbent, self.relaxed
         nodes = UniformNodes(self.fluid.problem)
         if incumbent.is_within(LOOSE) or incumbent.is_done() or not nodes.is_possible:
             return []
         value = self.fluid.choice_values(relaxed.multipliers)
         start = nodes.plan(value, incumbent.best_s - relaxed.bound_s, incumbent.best_s)
-        if start is None:
+        starts = [] if start is None else [start]
+        if start is not None:
+            incumbent.offer(*start, "uniform nodes")
+        if not incumbent.is_within(FAR_FROM_ALIKE) and not incumbent.is_done():
+            starts += self._unlike(nodes, value)
+        return starts
+
+    def _unlike(self, nodes: UniformNodes, value: Floats) -> list[Start]:
+        """Return the best plan of two sorts of nodes, after a little local search, if it is better than all
+        others."""
+        incumbent, relaxed = self.incumbent, self.relaxed
+        slack_s = incumbent.best_s - relaxed.bound_s
+        unlike = UnlikeNodes(self.fluid.problem, nodes.tables, value, slack_s, relaxed.stage_seconds)
+        best: Start | None = None
+        for start in unlike.plans(incumbent.best_s):
+            best = start
+            incumbent.offer(*start, "unlike nodes")
+            if incumbent.is_done():
+                break
+        if best is None:
             return []
-        incumbent.offer(*start, "uniform nodes")
-        return [start]
+        return [self._local.improve(best[0], self._seed, LATER_SQUARINGS, TRIAL_ROUNDS, TRIAL_ROUNDS)]
 
     def _starts(self) -> list[Start]:
         """Return placements to begin with: the first ones, and others, which aim at the bound that those have

@@ -16,11 +16,19 @@ import numpy as np
 
 from planner.problem.arrays import Problem
 from planner.problem.load_state import LoadState, load_state
-from planner.problem.numbers import Bools, Floats, Ints
+from planner.problem.numbers import Floats, Ints
 from planner.problem.placement import Placement
-from planner.problem.row_shares import shares_at
 from planner.problem.sites import NOWHERE
-from planner.problem.table_classes import are_mostly_alike, table_classes
+from planner.problem.table_classes import are_mostly_alike
+from planner.solvers.integer.node_choices import (
+    NodeChoices,
+    asked,
+    dominant,
+    node_choices,
+    ranks_sharing,
+    tables_of_classes,
+    weighted,
+)
 from planner.solvers.integer.solving import FEASIBILITY
 
 if TYPE_CHECKING:
@@ -30,21 +38,6 @@ MOST_CHOICES = 60
 """Ways to hold a table of each class that are tried, the cheapest ones."""
 NODES = 300
 """Branch nodes of the programme at most."""
-
-
-@dataclass(frozen=True)
-class _Choices:
-    """Ways to hold a table: an option, or a splittable one cut into blocks of one width. Q of them, with H types of
-    blocks together."""
-
-    of_class: Ints
-    """[Q]"""
-    block: Ints
-    """[H] of the first table of the class."""
-    choice: Ints
-    """[H]"""
-    count: Ints
-    """[H] how often a table has the block."""
 
 
 @dataclass(frozen=True)
@@ -73,10 +66,9 @@ class UniformNodes:
         """Whether it is such a problem: what is single is on all nodes, or on none."""
 
     @cached_property
-    def _tables(self) -> list[Ints]:
+    def tables(self) -> list[Ints]:
         """The tables of each class."""
-        of_table = table_classes(self._problem)
-        return [np.flatnonzero(of_table == number) for number in range(int(of_table.max()) + 1)]
+        return tables_of_classes(self._problem)
 
     def plan(self, value: Floats, slack_s: float, below_s: float) -> tuple[Placement, float] | None:
         """Return the fastest such plan that is found, faster than `below_s`, and its step.
@@ -84,7 +76,7 @@ class UniformNodes:
         Options cost `value` [B] at the relaxation's multipliers (`Fluid.choice_values`); those that cost more than
         `slack_s` above the cheapest one of their table are left out.
         """
-        choices = self._choices(value, slack_s)
+        choices = node_choices(self._problem, self.tables, value, slack_s, MOST_CHOICES)
         solution = self._solution(choices, below_s)
         if solution is None:
             return None
@@ -93,87 +85,38 @@ class UniformNodes:
         step_s = state.step_s()
         return (placement, step_s) if step_s < below_s and state.overflow_bytes() <= 0 else None
 
-    # -- choices -----------------------------------------------------------------------------------------------------
-
-    def _choices(self, value: Floats, slack_s: float) -> _Choices:
-        problem, of_class, block, choice = self._problem, list[int](), list[Ints](), list[Ints]()
-        named = self._named(value)
-        for number, tables in enumerate(self._tables):
-            own = np.arange(*problem.table_block_start[tables[0] :][:2])
-            own = own[named[own] & (value[own] <= value[own].min() + slack_s)]
-            for first in own[np.argsort(value[own], kind="stable")][:MOST_CHOICES].tolist():
-                option = int(problem.block_option[first])
-                free = problem.option_units[option] > 0
-                block.append(np.array([first]) if free else np.arange(*problem.block_start[option:][:2]))
-                choice.append(np.full(len(block[-1]), len(of_class)))
-                of_class.append(number)
-        blocks = np.concatenate(block)
-        parts = problem.option_units[problem.block_option[blocks]] // np.maximum(problem.block_units[blocks], 1)
-        count = np.where(parts > 0, parts, problem.block_count[blocks])
-        return _Choices(np.array(of_class), blocks, np.concatenate(choice), count)
-
-    def _named(self, value: Floats) -> Bools:
-        """[B] blocks that name a way to hold a table: the first one of a fixed option; one that cuts a splittable one
-        evenly. Sites of either lie each in a node, equally many in all nodes, or are the world."""
-        problem, node = self._problem, self._problem.node_of_rank
-        whole, width = problem.option_units[problem.block_option], np.maximum(problem.block_units, 1)
-        first = np.zeros(len(whole), dtype=bool)
-        first[problem.block_start[:-1]] = True
-        alike = [
-            sites.reach == "world"
-            or (sites.count % problem.nodes.count == 0 and (node[sites.first[sites.of_rank]] == node).all())
-            for sites in problem.sites
-        ]
-        usable = np.logical_and.reduceat(np.array(alike)[problem.block_extent], problem.block_start[:-1])
-        usable &= ~problem.option_colocated & ~problem.option_apart
-        named = np.where(whole > 0, whole % width == 0, first) & np.isfinite(value)
-        return np.asarray(named & usable[problem.block_option])
-
     # -- the programme -----------------------------------------------------------------------------------------------
 
-    def _asks(self, choices: _Choices) -> Floats:
+    def _asks(self, choices: NodeChoices) -> Floats:
         """[C + M, Q + H] seconds and bytes that an instance of each resource and each pool gives to a table of each
         choice wherever its blocks are, and to one of each block on every site."""
-        problem, blocks = self._problem, choices.block
-        world = problem.is_world_wide[blocks]
-        ranks = np.array([int(problem.sites_of(block).sizes[0]) for block in blocks.tolist()])
-        share = shares_at(problem.block_rows[blocks], ranks, 0 * ranks, problem.block_copies[blocks])
-        share[problem.block_replicated[blocks] | problem.is_on_rank[blocks]] = 1.0
-        load = problem.fixed[0, blocks] + problem.by_rows[0, blocks] * share[:, None]
-        size = problem.bytes_fixed[0, blocks] + problem.bytes_by_rows[0, blocks] * share[:, None]
-        placed = np.concatenate([load, size], axis=1)
-        wide = placed * world[:, None]
-        wide[:, : load.shape[1]] += problem.everywhere[0, blocks]
-        of_choice = np.zeros((len(choices.of_class), placed.shape[1]))
-        np.add.at(of_choice, choices.choice, wide * choices.count[:, None])
-        instances = np.concatenate([problem.resource_of_rank, problem.pool_of_rank])
-        sharing = np.array([np.bincount(of).max() for of in instances])
-        return np.asarray(np.concatenate([of_choice, placed * ~world[:, None]]).T * sharing[:, None])
+        of_choice, on_site = asked(self._problem, choices)
+        return np.asarray(np.concatenate([of_choice, on_site]).T * ranks_sharing(self._problem)[:, None])
 
-    def _solution(self, choices: _Choices, below_s: float) -> _Solution | None:
+    def _solution(self, choices: NodeChoices, below_s: float) -> _Solution | None:
         """What the solver finds; None where that is nothing."""
         from ortools.math_opt.python import mathopt
 
         problem = self._problem
-        most = np.array([len(tables) for tables in self._tables])[choices.of_class]
+        most = np.array([len(tables) for tables in self.tables])[choices.of_class]
         model = mathopt.Model()
         taken = _integers(model, most)
         held = _integers(model, most[choices.choice] * choices.count)
-        for number, tables in enumerate(self._tables):
+        for number, tables in enumerate(self.tables):
             own = [taken[q] for q in np.flatnonzero(choices.of_class == number).tolist()]
             model.add_linear_constraint(mathopt.fast_sum(own) == float(len(tables)))
         for number in np.flatnonzero(~problem.is_world_wide[choices.block]).tolist():
             sites, q = problem.sites_of(int(choices.block[number])).count, int(choices.choice[number])
             model.add_linear_constraint(sites * held[number] >= int(choices.count[number]) * taken[q])
         self._limit(model, choices, taken + held, below_s)
-        values = _solved(model)
+        values = solved(model, NODES)
         if values is None:
             return None
         tables, blocks = (np.array([round(values[each]) for each in some], dtype=np.int64) for some in (taken, held))
         return _Solution(tables, blocks)
 
     def _limit(
-        self, model: "mathopt.Model", choices: _Choices, variables: "list[mathopt.Variable]", below_s: float
+        self, model: "mathopt.Model", choices: NodeChoices, variables: "list[mathopt.Variable]", below_s: float
     ) -> None:
         """Let stages last as long as their busiest resource, all together as little as may be, and pools hold what is
         theirs. A step is about as long as `below_s`; no limit of the programme, which would hide what leads there."""
@@ -185,32 +128,32 @@ class UniformNodes:
         moved_s = below_s - float(problem.stage_constants.sum())
         unit_s = moved_s if np.isfinite(moved_s) and moved_s > 0 else float(base_s.sum()) or 1.0
         stages = [model.add_variable(lb=0.0) for _ in problem.stage_constants]
-        for column in _dominant(np.concatenate([seconds, base_s[:, None]], axis=1), problem.stage_of_column).tolist():
+        for column in dominant(np.concatenate([seconds, base_s[:, None]], axis=1), problem.stage_of_column).tolist():
             stage = stages[int(problem.stage_of_column[column])]
-            load = _weighted(variables, seconds[column] / unit_s)
+            load = weighted(variables, seconds[column] / unit_s)
             model.add_linear_constraint(mathopt.fast_sum(load) + float(base_s[column]) / unit_s <= stage)
         for of_pool, free in zip(size, base.free.min(axis=1).tolist(), strict=True):
             if of_pool.any():
                 unit = max(free, 1.0)
                 model.add_linear_constraint(
-                    mathopt.fast_sum(_weighted(variables, of_pool / unit)) <= free / unit - FEASIBILITY
+                    mathopt.fast_sum(weighted(variables, of_pool / unit)) <= free / unit - FEASIBILITY
                 )
         model.minimize(mathopt.fast_sum(stages))
 
     # -- placing -----------------------------------------------------------------------------------------------------
 
-    def _placement(self, choices: _Choices, solution: _Solution) -> Placement:
+    def _placement(self, choices: NodeChoices, solution: _Solution) -> Placement:
         """The plan: the tables of a class take its choices in turn, and blocks the sites of a round after those of the
         one before, until there are no more."""
         problem, blocks, places = self._problem, list[Ints](), list[Ints]()
-        tables_of = [list(tables) for tables in self._tables]
+        tables_of = [list(tables) for tables in self.tables]
         start = problem.table_block_start
         mine = [
             np.array([tables_of[of_class].pop() for _ in range(times)], dtype=np.int64)
             for of_class, times in zip(choices.of_class.tolist(), solution.tables.tolist(), strict=True)
         ]
         for number, (block, q) in enumerate(zip(choices.block.tolist(), choices.choice.tolist(), strict=True)):
-            first = int(start[self._tables[int(choices.of_class[q])][0]])
+            first = int(start[self.tables[int(choices.of_class[q])][0]])
             taken = np.repeat(start[mine[q]] + block - first, int(choices.count[number]))
             sites = problem.sites_of(block)
             place = np.tile(np.arange(sites.count), int(solution.held[number]))[: len(taken)]
@@ -225,25 +168,11 @@ def _integers(model: "mathopt.Model", most: Ints) -> "list[mathopt.Variable]":
     return [model.add_integer_variable(lb=0.0, ub=float(each)) for each in most.tolist()]
 
 
-def _weighted(variables: "list[mathopt.Variable]", weights: Floats) -> "list[mathopt.LinearTerm]":
-    return [float(weights[at]) * variables[at] for at in np.flatnonzero(weights).tolist()]
-
-
-def _dominant(rows: Floats, stage: Ints) -> Ints:
-    """Of the rows [C, n] those that no other one of the same `stage` [C] is at least as high as everywhere; of equal
-    ones the first."""
-    kept = list[int]()
-    for row in np.lexsort((np.arange(len(rows)), -rows.sum(axis=1))).tolist():
-        if not any(stage[other] == stage[row] and (rows[other] >= rows[row]).all() for other in kept):
-            kept.append(row)
-    return np.array(sorted(kept), dtype=np.int64)
-
-
-def _solved(model: "mathopt.Model") -> "dict[mathopt.Variable, float] | None":
+def solved(model: "mathopt.Model", nodes: int) -> "dict[mathopt.Variable, float] | None":
     """The best solution that is found; None where there is none after so many branch nodes."""
     from ortools.math_opt.python import mathopt
 
-    parameters = mathopt.SolveParameters(threads=1, random_seed=0, node_limit=NODES)
+    parameters = mathopt.SolveParameters(threads=1, random_seed=0, node_limit=nodes)
     parameters.gscip.real_params["numerics/feastol"] = FEASIBILITY
     # MathOpt turns a status that is not OK into an AttributeError, or an error of its own (or-tools issue 4606)
     with contextlib.suppress(AttributeError, RuntimeError, ValueError):

@@ -7,6 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from cost_models.shards import Sharding
+from cost_models.tiers import PlacementTier
 from planner.formulation.allowed_choices import planning_model
 from planner.formulation.options import build_problem, enumerate_options
 from planner.formulation.policy import Policy
@@ -22,10 +24,16 @@ from tests.oracles.placements import faults
 ALIKE = {"rows": 1_000_000, "dim": 64, "pooling_factor": 10}
 
 
-def problem_of(tables: list[dict[str, object]], nodes: int = 4, hbm_bytes: float = 0.7e9) -> Problem:
+def problem_of(
+    tables: list[dict[str, object]],
+    nodes: int = 4,
+    hbm_bytes: float = 0.7e9,
+    shardings: tuple[Sharding, ...] = ("table_wise", "table_row_wise", "row_wise"),
+    tiers: tuple[PlacementTier, ...] = ("hbm", "ddr"),
+) -> Problem:
     """Tables in HBM or host memory, whole or by rows over a node or over all ranks, on so many nodes of two ranks."""
     cluster = topology(node_group("a", nodes=nodes, ranks=2, hbm_bytes=hbm_bytes, ddr_bytes=3e9))
-    policy = Policy(shardings=("table_wise", "table_row_wise", "row_wise"), tiers=("hbm", "ddr"))
+    policy = Policy(shardings=shardings, tiers=tiers)
     model = planning_model("physical", cluster, workload(tables), policy)
     return build_problem(model, enumerate_options(model, policy))
 

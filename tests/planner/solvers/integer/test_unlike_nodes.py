@@ -1,0 +1,122 @@
+"""Plans of two sorts of nodes: whole, within memory, faster than plans whose nodes all hold the same; and how the ranks
+of a node share its blocks."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from planner.problem.load_state import LoadState, load_state
+from planner.problem.table_classes import table_classes
+from planner.solvers.bound.fluid import Fluid
+from planner.solvers.integer.dealt_ranks import dealt
+from planner.solvers.integer.node_choices import asked, node_choices, tables_of_classes
+from planner.solvers.integer.uniform_nodes import UniformNodes
+from planner.solvers.integer.unlike_nodes import UnlikeNodes
+from tests.oracles.placements import faults
+from tests.planner.solvers.integer.test_uniform_nodes import ALIKE, problem_of
+
+
+@pytest.mark.parametrize("number", [84, 100, 108])
+def test_ranks_that_differ_hold_numbers_that_ranks_do_not_divide(number: int) -> None:
+    """Two classes of whole tables, half a table too many of either for each of eight ranks: where all ranks hold the
+    same they hold half a table of each in vain. Whatever is found is whole, within memory, and as fast as it says."""
+    small = {"rows": 20_000, "dim": 64, "pooling_factor": 10}
+    tables = [small] * number + [{**small, "pooling_factor": 11}] * number
+    problem = problem_of(tables, shardings=("table_wise",), tiers=("hbm",))
+    fluid = Fluid(problem)
+    value = fluid.choice_values(fluid.no_multipliers())
+    uniform = UniformNodes(problem)
+    known = uniform.plan(value, np.inf, np.inf)
+    assert known is not None
+    stage_s = load_state(problem, known[0]).stage_seconds()
+    plans = list(UnlikeNodes(problem, uniform.tables, value, np.inf, stage_s).plans(known[1]))
+    assert plans
+    assert [step_s for _, step_s in plans] == sorted((step_s for _, step_s in plans), reverse=True)
+    for placement, step_s in plans:
+        assert faults(problem, placement) == []
+        state = load_state(problem, placement)
+        assert state.step_s() == step_s < known[1]
+        assert state.overflow_bytes() <= 0
+
+
+def test_no_other_way_to_share_a_node_is_faster() -> None:
+    """Two ranks, three classes of tables: every way to divide them, by enumeration; what is even is halved."""
+    problem = problem_of(
+        [{**ALIKE, "rows": 90_000, "dim": 96}] * 8 + [{**ALIKE, "rows": 70_000}] * 8 + [{**ALIKE, "rows": 50_000}] * 8
+    )
+    fluid = Fluid(problem)
+    classes = tables_of_classes(problem)
+    choices = node_choices(problem, classes, fluid.choice_values(fluid.no_multipliers()), np.inf, None)
+    _, asks = asked(problem, choices)
+    single = np.flatnonzero(problem.is_on_rank[choices.block])
+    held = np.zeros(len(choices.block), dtype=np.int64)
+    held[single] = [3, 2, 5, 1, 4, 2]
+    even = np.zeros(len(held), dtype=bool)
+    even[single[5]] = True
+    empty, columns = LoadState(problem), len(problem.stage_of_column)
+    nothing = np.zeros(asks.shape[1])
+    found = dealt(problem, empty, held, even, asks, nothing, np.zeros(len(problem.stage_constants)))
+    assert found is not None
+    assert (found.sum(axis=1) == held).all()
+    assert found[single[5]].tolist() == [1, 1]
+
+    def step_s(first: np.ndarray) -> float:
+        loads = empty.load[:, :2].copy()
+        for rank, mine in enumerate((first, held - first)):
+            of_rank = mine @ asks
+            if (of_rank[columns:] > empty.free[:, rank]).any():
+                return np.inf
+            for column in range(columns):
+                of = problem.resource_of_rank[column, :2]
+                loads[column, of == of[rank]] += of_rank[column]
+        worst = loads.max(axis=1)
+        return float(
+            sum(
+                worst[problem.stage_of_column == stage].max(initial=0.0)
+                for stage in range(len(problem.stage_constants))
+            )
+        )
+
+    best = np.inf
+    for shared in itertools.product(*(range(int(held[block]) + 1) for block in single[:5])):
+        first = np.zeros_like(held)
+        first[single[:5]], first[single[5]] = shared, 1
+        best = min(best, step_s(first))
+    assert step_s(found[:, 0]) == pytest.approx(best, rel=1e-6)
+
+
+def test_what_no_rank_has_room_for_is_not_dealt() -> None:
+    """Three blocks of 60 % of a rank's HBM on two ranks."""
+    problem = problem_of([ALIKE] * 8, shardings=("table_wise",), tiers=("hbm",))
+    fluid = Fluid(problem)
+    choices = node_choices(problem, tables_of_classes(problem), fluid.choice_values(fluid.no_multipliers()), np.inf, 1)
+    _, asks = asked(problem, choices)
+    asks[:, len(problem.stage_of_column)] = LoadState(problem).free[0, 0] * 0.6
+    held = np.where(problem.is_on_rank[choices.block], 3, 0)
+    assert held.any()
+    none = np.zeros(asks.shape[1])
+    even = np.zeros(len(held), dtype=bool)
+    assert dealt(problem, LoadState(problem), held, even, asks, none, np.zeros(len(problem.stage_constants))) is None
+
+
+def test_uneven_cuts_count_their_widest_part() -> None:
+    """Three parts of a table are among the ways to hold it only where cuts may be uneven; the first ones are kept."""
+    problem = problem_of(
+        [{**ALIKE, "rows": 100_000, "dim": 128}] * 8, shardings=("table_wise", "column_wise"), tiers=("hbm",)
+    )
+    fluid = Fluid(problem)
+    value, classes = fluid.choice_values(fluid.no_multipliers()), tables_of_classes(problem)
+    even = node_choices(problem, classes, value, np.inf, None)
+    every = node_choices(problem, classes, value, np.inf, None, uneven=True)
+    assert table_classes(problem).max() == 0
+    assert set(even.block.tolist()) < set(every.block.tolist())
+    for block, count in zip(every.block.tolist(), every.count.tolist(), strict=True):
+        if problem.block_units[block]:
+            parts = problem.blocks_of_choice(block)
+            assert len(parts) == count
+            assert problem.block_units[parts].max() == problem.block_units[block]
+    some = every.first(problem.block_units[every.block] > 0, 3)
+    assert len(some.of_class) == 3
+    assert some.choice.max() == 2
+    assert (problem.block_units[some.block] > 0).all()
