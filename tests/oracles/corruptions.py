@@ -64,6 +64,17 @@ def corruptions(bases: list[Base], count: int, seed: int = 0) -> Iterator[Corrup
             made += 1
 
 
+def corruptions_of_proof(base: Base, count: int, seed: int = 0) -> Iterator[Corrupted]:
+    """So many edits of single places of its proof, each text once."""
+    random, made = Random(seed), {base.text}
+    of_kind = {kind: places for kind, places in _of_kind(base.text).items() if kind.startswith("proof.")}
+    while len(made) <= count:
+        edited = _edited(base, [base], of_kind, random)
+        if edited.text not in made:
+            made.add(edited.text)
+            yield edited
+
+
 def _places(data: Json, at: Keys = ()) -> Iterator[Keys]:
     """The way to every value of a document."""
     if at:
@@ -98,7 +109,12 @@ def _put(data: Json, at: Keys, value: Json) -> None:
 
 def _edit_place(base: Base, bases: list[Base], random: Random) -> Corrupted | None:
     """One value changed, dropped, doubled or moved; every kind of place is as likely as any other."""
-    data, of_kind = copy.deepcopy(base.data), _of_kind(base.text)
+    return _edited(base, bases, _of_kind(base.text), random)
+
+
+def _edited(base: Base, bases: list[Base], of_kind: dict[str, list[Keys]], random: Random) -> Corrupted:
+    """The same at one of the places of these kinds."""
+    data = copy.deepcopy(base.data)
     at = random.choice(of_kind[random.choice(sorted(of_kind))])
     value = _at(data, at)
     if isinstance(value, dict):

@@ -13,6 +13,7 @@ from planner.document.plan import Plan
 from planner.formulation.policy import Policy
 from planner.formulation.question import Question, narrowed_policy
 from planner.solvers.bound.cutting_planes import FluidSolution, solve_relaxation
+from planner.solvers.bound.dual_feasible_cuts import strengthen
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.bound.pattern_branching import PatternBranching
 from planner.solvers.bound.pattern_prices import Work
@@ -74,7 +75,12 @@ def bases() -> list[Base]:
         "confined": plan(two, workload(like), policy=_confined()),
         "trial": plan(single, workload(packs, global_batch=64), tiers=["hbm"], shardings=["table_wise"]),
     }
-    return [*(Base(name, each.to_json()) for name, each in found.items()), divided(), priced(), *_followed()]
+    return [
+        *(Base(name, each.to_json()) for name, each in found.items()),
+        divided(),
+        priced(),
+        *_followed(),
+    ]
 
 
 def _policy() -> Policy:
@@ -117,6 +123,37 @@ def priced() -> Base:
         return bound
 
     return Base("priced", _with_bound(inputs, terms, raised).to_json())
+
+
+def in_whole_pools() -> Base:
+    """Five whole tables of two fifths of a rank's HBM each, on two ranks: four fit."""
+    tables = [{"rows": 1_600_000, "dim": 60, "pooling_factor": 20}] * 5
+    inputs = topology(node_group("a", nodes=1, ranks=2, hbm_bytes=1e9, ddr_bytes=4e9)), workload(tables)
+    terms = {"cost_model": "torchrec", "tiers": ["hbm", "ddr"], "shardings": ["table_wise"]}
+
+    def raised(fluid: Fluid, relaxed: FluidSolution, step_s: float) -> Bound:
+        bound = strengthen(fluid, Bound(relaxed.bound_s, relaxed.multipliers, None), step_s)
+        assert bound.packing is not None
+        return bound
+
+    return Base("in whole pools", _with_bound(inputs, terms, raised).to_json())
+
+
+def in_one_memory() -> Base:
+    """A table of which the relaxation has a part in HBM and the rest in host memory, beside equal ones."""
+    alike: list[dict[str, object]] = [{"rows": 1_000_000, "dim": 64, "pooling_factor": 10}] * 16
+    large: dict[str, object] = {"rows": 20_000_000, "dim": 64, "pooling_factor": 10}
+    inputs = topology(node_group("a", nodes=2, ranks=2, hbm_bytes=2e9, ddr_bytes=40e9)), workload([*alike, large])
+    terms = {"cost_model": "torchrec", "tiers": ["hbm", "ddr"], "shardings": ["table_wise", "row_wise"]}
+
+    def raised(fluid: Fluid, relaxed: FluidSolution, step_s: float) -> Bound:
+        search = StageCaseSearch(fluid, relaxed, Bound(relaxed.bound_s, relaxed.multipliers, None))
+        search.run_options(step_s, 4)
+        bound = search.whole.proven()
+        assert bound.cases is not None
+        return bound
+
+    return Base("in one memory", _with_bound(inputs, terms, raised).to_json())
 
 
 def _with_bound(
