@@ -60,8 +60,9 @@ def test_no_step_is_shorter_than_the_copy_of_a_batch(fields: dict[str, object]) 
 
 @pytest.mark.parametrize("fields", [{"pipeline": "sparse-dist"}, {"pipeline": "prefetch"}, {"mode": "inference"}])
 def test_a_copy_that_the_step_hides_takes_nothing(fields: dict[str, object]) -> None:
-    """Over four switches it takes a quarter of the time, and a PCIe link of any rate changes nothing."""
-    found = plan(cluster(1), model_of(**fields))
+    """Over four switches it takes a quarter of the time, and a PCIe link of any rate changes nothing. Of tables that
+    are exchanged: where all are replicated, inference is 12 us shorter than the copy."""
+    found = plan(cluster(1), model_of(**fields), shardings=["table_wise"])
     assert found.objective is not None
     assert found.simulated is not None
     assert copied_s() / RANKS < found.objective.step_s < copied_s()
