@@ -68,6 +68,11 @@ class CostsAtLines(CostModel):
             self.exchanged.add_beyond(parts[2], blocks, self._own_line(OUTPUTS), stages)
 
     @property
+    def exchanges_nothing(self) -> bool:
+        """Whether these are the lines of whoever exchanges nothing."""
+        return self.exchanged is not None and self._own_line(OUTPUTS) >= len(self.exchanged.usual[OUTPUTS])
+
+    @property
     def all_protocols(self) -> tuple[tuple[int, ...], ...]:
         """Every choice of a line for each stage that exchanges; the last stage's changes first."""
         counts = {stage: len(self.lines_of(stage)) for stage in self.protocol_stages}

@@ -220,6 +220,11 @@ class CostModel(ABC):
         """The lines that there are; a placement takes at any of them at least what it takes at its own."""
         return (self.protocols,)
 
+    @property
+    def exchanges_nothing(self) -> bool:
+        """Whether its lines are those of whoever exchanges nothing."""
+        return False
+
     def at_protocols(self, protocols: tuple[int, ...]) -> "CostModel":  # noqa: ARG002
         """The same model with other lines, one of `all_protocols`."""
         return self

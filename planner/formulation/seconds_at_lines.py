@@ -1,7 +1,7 @@
 """The problems of a question at many choices of a line for each stage that exchanges, without the costs of each choice.
 
-What blocks exchange in a stage depends on that stage's own line alone: of stages with three lines each there are many
-choices, and three numbers of a line.
+What blocks exchange in a stage depends on that stage's own line alone, but where lines are those of no exchange: of
+stages with three lines each there are many choices, and three numbers of a line.
 """
 
 from dataclasses import replace
@@ -25,7 +25,7 @@ class SecondsAtLines:
 
     def problem(self, problem: Problem, model: CostModel, options: Options) -> Problem:
         """`at_lines` of a problem of these options."""
-        if problem.fixed.size > MOST_KEPT:
+        if problem.fixed.size > MOST_KEPT or model.exchanges_nothing:
             return at_lines(problem, model, options)
         parts = [problem.fixed.copy(), problem.by_rows.copy(), problem.everywhere.copy()]
         for number in set(model.protocols):
@@ -43,5 +43,6 @@ class SecondsAtLines:
 
 def _seconds_at(number: int, model: CostModel, options: Options) -> tuple[Floats, Floats, Floats]:
     """`exchange_seconds` at the lines with that number; at the last ones of stages that have fewer."""
-    last = np.max(model.all_protocols, axis=0)
+    usual = [each for each in model.all_protocols if not model.at_protocols(each).exchanges_nothing]
+    last = np.max(usual, axis=0)
     return exchange_seconds(model.at_protocols(tuple(np.minimum(last, number).tolist())), options)

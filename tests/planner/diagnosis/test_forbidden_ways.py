@@ -58,7 +58,7 @@ def test_a_way_names_every_rule_of_policy_runtime_and_cluster() -> None:
     [
         ({"tables": [{"match": "a", "max_shards": 3}]}, {}, "row_wise", "policy", "max_shards 3 (tables.0)"),
         ({"tables": [{"match": "a", "ranks": "0"}]}, {}, "row_wise", "policy", "ranks 0 (tables.0)"),
-        ({"separate": [["a", "b"]]}, {}, "data_parallel", "policy", "separate (separate.0)"),
+        ({"separate": [["a", "b"]]}, {}, "data_parallel", "policy", "separate, no two on one rank (separate.0)"),
         ({}, {"hbm_bytes": 1e3}, "table_wise", "memory", "it needs HBM, and no rank has any left for tables"),
         ({"column_multiple": 32}, {}, "column_wise", "table", "its 32 columns cannot be cut into multiples of 32"),
         ({}, {}, "table_column_wise", "search", "column_wise has the same blocks on any ranks, at the same cost"),

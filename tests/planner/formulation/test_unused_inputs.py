@@ -6,14 +6,18 @@ import pytest
 
 from planner import plan, verify
 from planner.document.plan import Plan
+from planner.formulation.policy import Policy
 from tests.oracles.instances import node_group
 from topologies.cluster import Topology
 
 TABLES = [{"name": "t", "rows": 1000, "dim": 16, "pooling_factor": 2.0}]
+ANY, EXCHANGED = Policy(), Policy(shardings=("table_wise", "row_wise"))
 LAYERS: dict[str, Any] = {"bottom_mlp": [16], "top_mlp": [8, 1], "numerical_features": 4}
 
 
-def planned(dense: dict[str, Any], *, nodes: int = 1, links: dict[str, dict[str, Any]] | None = None) -> Plan:
+def planned(
+    dense: dict[str, Any], *, nodes: int = 1, links: dict[str, dict[str, Any]] | None = None, policy: Policy = ANY
+) -> Plan:
     """A quick plan with some fields of the dense part, and of links, as stated."""
     from cost_models.workload.models import Workload
 
@@ -22,7 +26,7 @@ def planned(dense: dict[str, Any], *, nodes: int = 1, links: dict[str, dict[str,
         group["links"].setdefault(name, {}).update(fields)  # type: ignore[attr-defined]
     workload = Workload.model_validate({"name": "w", "global_batch": 64, "tables": TABLES, "dense": dense})
     topology = Topology.model_validate({"name": "c", "nodes": [group]})
-    return plan(topology, workload, effort=0, solver="search", simulate=True)
+    return plan(topology, workload, policy=policy, effort=0, solver="search", simulate=True)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +86,7 @@ def test_an_unmeasured_latency_is_waited_for_in_domains_and_between_them(nodes: 
     """Estimate and simulation grow by as much, also where exchanges leave the domain: no exchange ends before its part
     inside."""
     slow, quick = (
-        planned(LAYERS, nodes=nodes, links={"scale_up": {"kind": "of-my-own", "latency": latency}})
+        planned(LAYERS, nodes=nodes, links={"scale_up": {"kind": "of-my-own", "latency": latency}}, policy=EXCHANGED)
         for latency in ("900us", "500us")
     )
     assert slow.provenance.warnings == ()
