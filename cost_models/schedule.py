@@ -53,8 +53,6 @@ _INSIDE = frozenset({"output_intra_host", "gradient_intra_host"})
 _IN_TOWER = _INSIDE | {"tower_all_reduce"}
 """Terms of what does not leave them, nor the switches above them that are oversubscribed."""
 _EXCHANGE = tuple(Resource(kind, way) for kind in ("link", "nic") for way in WAYS)
-
-
 _HOPS: tuple[Hops, Hops] = ("exchange_hops_s", "reduction_hops_s")
 """Fields of a kind of rank: the latency that the library adds in an exchange, and in a reduction."""
 

@@ -38,7 +38,7 @@ from planner.cli import (
     topology,
     verify,
 )
-from planner.cli.exits import end_that_was_asked, guarded
+from planner.cli.exits import asked_for, end_that_was_asked, guarded
 from planner.cli.group import CommandGroup
 from planner.cli.interruption import end_when_terminated
 from planner.cli.panels import PanelledCommand
@@ -152,7 +152,10 @@ def main() -> None:
     end_when_terminated()
     try:
         app()
-    except KeyboardInterrupt as asked:  # while the commands are put together, before one of them is guarded
+    except (KeyboardInterrupt, Exception) as error:  # while commands are put together, before one of them is guarded
+        asked = asked_for(error)
+        if asked is None:
+            raise
         code, words = end_that_was_asked(asked)
         streams.say(words)
         raise SystemExit(code) from None

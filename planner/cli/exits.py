@@ -78,10 +78,21 @@ def guarded(action: Callable[[], Result], *, as_json: bool = False) -> Result:
             _end_wrong(error, as_json=as_json)
         if hasattr(error, "exit_code"):  # a command's deliberate exit
             raise
-        if isinstance(error.__cause__, KeyboardInterrupt):  # Python 3.11 wraps what a signal raises inside __set_name__
-            _end(*end_that_was_asked(error.__cause__), as_json=as_json)
+        if (asked := asked_for(error)) is not None:
+            _end(*end_that_was_asked(asked), as_json=as_json)
         _end(*_what_failed(error), as_json=as_json)
     return result
+
+
+def asked_for(error: BaseException) -> KeyboardInterrupt | None:
+    """What a signal raised, if an error came of it: Python 3.11 wraps what is raised inside `__set_name__`, extensions
+    what is raised while they are loaded, and others what they had begun to handle."""
+    while not isinstance(error, KeyboardInterrupt):
+        before = error.__cause__ or error.__context__
+        if before is None:
+            return None
+        error = before
+    return error
 
 
 def end_that_was_asked(asked: KeyboardInterrupt) -> tuple[ExitCode, str]:

@@ -48,6 +48,16 @@ def test_a_signal_while_a_class_is_made_is_no_bug():
     assert end_with(wrapped).exit_code == ExitCode.TERMINATED
 
 
+def test_what_came_of_a_signal_is_no_bug():
+    """An extension whose loading it broke off, wrapped twice; and what went wrong while it was handled."""
+    wrapped, handled = ImportError("initialization failed"), ValueError("half of a file")
+    wrapped.__cause__ = SystemError("returned a result with an exception set")
+    wrapped.__cause__.__cause__ = Terminated()
+    handled.__context__ = KeyboardInterrupt()
+    assert end_with(wrapped).exit_code == ExitCode.TERMINATED
+    assert end_with(handled).exit_code == ExitCode.INTERRUPTED
+
+
 def test_interruption_exits_with_130():
     """Ctrl-C is told from a failure."""
     result = end_with(KeyboardInterrupt())
@@ -62,14 +72,24 @@ def test_termination_exits_with_143():
     assert "terminated" in result.stderr
 
 
+@pytest.mark.parametrize("is_wrapped", [False, True])
 @pytest.mark.parametrize(("asked", "code"), [(KeyboardInterrupt, 130), (Terminated, 143)])
 def test_a_signal_before_any_command_is_an_end_not_a_bug(
-    asked: type[KeyboardInterrupt], code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    asked: type[KeyboardInterrupt],
+    code: int,
+    is_wrapped: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """One that comes while the commands are put together: its own exit code, one line and no traceback."""
 
     def interrupted() -> None:
-        raise asked
+        try:
+            raise asked
+        except asked as signalled:
+            if is_wrapped:
+                raise RuntimeError("Error calling __set_name__") from signalled
+            raise
 
     monkeypatch.setattr(app, "app", interrupted)
     monkeypatch.setattr(app, "end_when_terminated", lambda: None)
