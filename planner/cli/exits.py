@@ -78,8 +78,8 @@ def guarded(action: Callable[[], Result], *, as_json: bool = False) -> Result:
             _end_wrong(error, as_json=as_json)
         if hasattr(error, "exit_code"):  # a command's deliberate exit
             raise
-        if (asked := asked_for(error)) is not None:
-            _end(*end_that_was_asked(asked), as_json=as_json)
+        if (signalled := asked_for(error)) is not None:
+            _end(*end_that_was_asked(signalled), as_json=as_json)
         _end(*_what_failed(error), as_json=as_json)
     return result
 
