@@ -35,6 +35,8 @@ ROUNDING = 2e-6
 """Relative: below what any edit here changes, above what summing in another order does."""
 SPARE_BYTES = 3
 """By which a sum of rounded counts may be off."""
+ON_ONE_RANK = ("table_wise", "column_wise", "table_column_wise")
+"""Words for the same shards, at the same cost, where a table is one block on one rank: importers keep the word."""
 
 
 @dataclass(frozen=True)
@@ -382,6 +384,8 @@ def _is_same(at: Keys, before: Json, after: Json, base: Base) -> bool:
     if at[0] == "stages" and at[-1] == "critical_rank" and isinstance(before, int) and isinstance(after, int):
         busy = [rank["seconds"][base.data["stages"][at[1]]["name"]] for rank in base.data["ranks"]]
         return abs(busy[before] - busy[after]) <= ROUNDING * busy[before]
+    if at[0] == "tables" and at[-1] == "sharding" and len(base.data["tables"][at[1]]["shards"]) == 1:
+        return before in ON_ONE_RANK and after in ON_ONE_RANK
     if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in (before, after)):
         return False
     spare = SPARE_BYTES if isinstance(before, int) and {"bytes", "capacity"} & {*at} else ROUNDING * abs(before)
