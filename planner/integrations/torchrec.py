@@ -43,8 +43,9 @@ def to_sharding_plan(
     from torchrec.distributed.types import EmbeddingModuleShardingPlan, ShardingPlan
 
     document, source = exported_document(plan, "torchrec_plan")
+    device = compute_device
     if isinstance(document, Plan):
-        device = compute_device or ("cuda" if torch.cuda.is_available() else "cpu")
+        device = device or ("cuda" if torch.cuda.is_available() else "cpu")
         document = torchrec_plan(document, compute_device=device, source=source)
     plans = [document["plan"], *(each["plan"] for each in _submodule_configs(document))]
     entries = {(path, name): entry for each in plans for path, of in each.items() for name, entry in of.items()}
@@ -65,6 +66,8 @@ def to_sharding_plan(
             used.add(place)
             entry = entries[place]
             reasons = [*_differences(entry, config), *(_unmanaged(entry) if collection.is_managed else ())]
+            if device == "cpu" and collection.is_fused and entry["sharding_type"] == "data_parallel":
+                reasons.append("is data_parallel; a FusedEmbeddingBagCollection has no replicas on CPU")
             faults += [Fault(source, 0, 0, where, reason) for reason in reasons]
             of_module = module_plans.setdefault(path, EmbeddingModuleShardingPlan())
             of_module[config.name] = _parameter_sharding(entry, compute_device, source, where)

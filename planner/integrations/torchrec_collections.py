@@ -62,6 +62,12 @@ class Collection:
         return hasattr(self.module, "_managed_collision_collection")
 
     @property
+    def is_fused(self) -> bool:
+        """Whether it has its optimizer for itself, and wraps replicated tables itself: DistributedDataParallel gets the
+        device, and takes none on CPU (`ShardedFusedEmbeddingBagCollection` of TorchRec 1.8.0 and 1.9.2)."""
+        return type(self.module).__name__ == "FusedEmbeddingBagCollection"
+
+    @property
     def is_quantized(self) -> bool:
         """Whether it only answers: its weights are quantized, and nothing trains them."""
         return type(self.module).__module__.startswith("torchrec.quant")

@@ -181,6 +181,8 @@ class ModuleReader:
             return "does not run where features of the module have batches of their own (batch_sizes, num_poolings)"
         if sharding == "data_parallel" and on_cpu and not collection.is_pooled:
             return "pools what it looks up on CPU, and the table is not pooled"
+        if sharding == "data_parallel" and on_cpu and collection.is_fused:
+            return "does not run on CPU in a FusedEmbeddingBagCollection"
         return None
 
     def _expect_buckets(self, config: Any, collection: Collection) -> None:

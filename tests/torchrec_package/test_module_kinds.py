@@ -313,10 +313,28 @@ def test_rows_of_quantized_tables_take_what_fbgemm_allots(data_type: DataType, d
     assert [shard.shard_sizes for shard in found["a"].sharding_spec.shards] == [[rows, columns]]
 
 
+def test_replicas_of_fused_bags_are_refused_on_cpu() -> None:
+    """There TorchRec's collection hands DistributedDataParallel a device that it does not take."""
+    told = {name: ParameterConstraints(sharding_types=["data_parallel"]) for name in "ab"}
+    model, known = Model("fused_bags"), sharders()
+    with pytest.raises(InputError, match="data_parallel does not run on CPU in a FusedEmbeddingBagCollection"):
+        ShardPlanner(CPUS, constraints=told).plan(model, known)
+    planner = ShardPlanner(GPUS, constraints=told)
+    planner.plan(model, known)
+    assert to_sharding_plan(planner.document, model, compute_device="cuda", sharders=known).plan["emb"]
+    with pytest.raises(InputError, match="a: is data_parallel; a FusedEmbeddingBagCollection has no replicas on CPU"):
+        to_sharding_plan(planner.document, model, compute_device="cpu", sharders=known)
+
+
+def samples_of(kind: str) -> list[int]:
+    """Of each feature, on one rank."""
+    return [BATCH, BATCH // 2] if kind == "variable" else [BATCH, BATCH]
+
+
 def batch(kind: str, rank: int) -> KeyedJaggedTensor:
     """Two or three ids a sample, with weights where a model takes them; `variable`: fewer samples of one feature."""
     draw = torch.Generator().manual_seed(rank)
-    samples = [BATCH, BATCH // 2] if kind == "variable" else [BATCH, BATCH]
+    samples = samples_of(kind)
     lengths = torch.randint(2, 4, (sum(samples),), generator=draw)
     count = int(lengths.sum())
     ids = torch.randint(0, ROWS, (count,), generator=draw)
@@ -341,7 +359,12 @@ def losses(kind: str, ours: bool) -> list[float]:
     if not kind.startswith("fused"):
         sparse = [parameter for name, parameter in model.named_parameters() if "embedding" in name]
         apply_optimizer_in_backward(torch.optim.SGD, sparse, {"lr": 0.5})
-    planner = (ShardPlanner if ours else EmbeddingShardingPlanner)(topology=CPUS, batch_size=BATCH)
+    samples = {name: [count] for name, count in zip("ab", samples_of(kind), strict=True)}
+    own = {name: ParameterConstraints(batch_sizes=counts, num_poolings=[1.0]) for name, counts in samples.items()}
+    constraints = own if kind == "variable" else None
+    planner = (ShardPlanner if ours else EmbeddingShardingPlanner)(
+        topology=CPUS, batch_size=BATCH, constraints=constraints
+    )
     plan = planner.collective_plan(model, known, torch.distributed.GroupMember.WORLD)
     whole = DistributedModelParallel(model, device=CPU, plan=plan, sharders=known)
     rest = dict(in_backward_optimizer_filter(whole.named_parameters()))
