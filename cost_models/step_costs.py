@@ -4,9 +4,7 @@ A stage (see `schedule`) takes its constant plus the largest load of any of its 
 stages. Costs are computed for blocks on a kind of rank, many at once; a placement is summed from them.
 """
 
-import copy
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Self
 
 import numpy as np
@@ -18,7 +16,7 @@ from cost_models.batch_copy import COPY_CONTENTION, BatchCopy
 from cost_models.beside_dense import EvenTables
 from cost_models.coefficients_used import StepCoefficients
 from cost_models.cost_arrays import BlockCosts, BlockMemory
-from cost_models.costs_at_lines import CostsAtLines, OwnLine
+from cost_models.costs_at_lines import OwnLine
 from cost_models.cut_copies import cut_terms
 from cost_models.dense_sharding import sharded_bytes, sharding_of
 from cost_models.dense_update import DenseUpdate
@@ -27,19 +25,20 @@ from cost_models.exchanged import Exchanged
 from cost_models.kinds import RankKind, rank_kinds
 from cost_models.loads import Loads
 from cost_models.lookup import Lookup
-from cost_models.memory import Batching, block_bytes, has_way_to_update, is_supported, pool_bytes, stashed_bytes
+from cost_models.memory import Batching, pool_bytes
 from cost_models.model import BATCH_COPY
-from cost_models.peak import GRADIENT_COPIES, Peak
+from cost_models.peak import Peak
 from cost_models.replicas import Replicas, ReplicatedCluster
 from cost_models.replication import Replication
 from cost_models.resources import DEVICE, Resource
 from cost_models.schedule import Schedule
 from cost_models.sharding_mix import mixing_seconds
-from cost_models.shards import IS_CACHED, IS_STASHED, MEMORY_HBM, MEMORY_TIERS, Blocks, Floats, Ints
+from cost_models.shards import IS_CACHED, MEMORY_HBM, Blocks, Floats, Ints
 from cost_models.stages import VectorExchange
 from cost_models.stashing import stash_loads
 from cost_models.step_base import StepBase
 from cost_models.step_exchanges import EXCHANGE_OF, balanced_bytes, exchange_terms
+from cost_models.step_memory import StepMemory
 from cost_models.summed_loads import add_loads, no_loads, pieces
 from cost_models.switch_fill import by_switch_fill
 from cost_models.tables import Tables
@@ -51,7 +50,7 @@ REPLICA_SYNC = "replica_sync"
 """The stage that averages copies."""
 
 
-class StepCosts(CostsAtLines):
+class StepCosts(StepMemory):
     """The physical cost model of one workload on one topology."""
 
     name = "physical"
@@ -184,12 +183,6 @@ class StepCosts(CostsAtLines):
     def models_by_copies(self) -> "tuple[tuple[int, StepCosts], ...]":
         """How many ranks have the same shards of tables, and whose costs those of such tables are."""
         return ((1, self),)
-
-    def with_output_copies(self, copies: float) -> Self:
-        """The same costs with so many copies of a shard's vectors (`Batching.output_copies`)."""
-        other = copy.copy(self)
-        other.batching = replace(self.batching, output_copies=copies)
-        return other
 
     def on(self, topology: Topology, workload: Workload) -> "StepCosts":
         """The same model of another cluster or workload."""
@@ -356,35 +349,6 @@ class StepCosts(CostsAtLines):
         parts = no_loads(blocks, len(self.columns))
         add_loads(terms, self.schedule, kind, parts)
         return parts
-
-    def block_memory(self, blocks: Blocks, kind: int) -> BlockMemory:
-        """The bytes among the costs of each block."""
-        supported = is_supported(blocks, self.kinds[kind].memory_bytes) & has_way_to_update(self.tables, blocks)
-        supported &= self.stashes | ~IS_STASHED[blocks.tier]
-        fixed, by_rows = np.zeros((len(blocks), len(MEMORY_TIERS))), np.zeros((len(blocks), len(MEMORY_TIERS)))
-        for (tier, _), load in block_bytes(self.tables, blocks, self.batching).items():
-            fixed[:, tier] += load.fixed
-            by_rows[:, tier] += load.by_rows
-        by_rows[:, MEMORY_HBM] += self.cut_copy_bytes(blocks)
-        counted = [MEMORY_TIERS.index(tier) for tier in self.memories]
-        return BlockMemory(fixed[:, counted], by_rows[:, counted], supported)
-
-    def returned_memory(self, blocks: Blocks) -> tuple[float, Floats, Floats]:
-        """Bytes of HBM when everything that was stashed is back, as gradients of vectors are exchanged."""
-        projections = float(self.base_bytes[MEMORY_HBM]) - sum(self.peak.rank_bytes.values())
-        memory = self.with_output_copies(GRADIENT_COPIES).block_memory(blocks, 0)
-        by_rows = memory.by_rows[:, MEMORY_HBM] + self.stashed_bytes(blocks)
-        return self.peak.returned_bytes + projections, memory.fixed[:, MEMORY_HBM], by_rows
-
-    def stashed_bytes(self, blocks: Blocks) -> Floats:
-        """[n] bytes of whole blocks that leave HBM between the passes."""
-        return stashed_bytes(self.tables, blocks)
-
-    def cut_copy_bytes(self, blocks: Blocks) -> Floats:
-        """[n] bytes of HBM of whole blocks beside their gathered weights, where copies are cut over each other."""
-        if self._replication is None:
-            return np.zeros(len(blocks))
-        return self._replication.cut_copy_bytes(self.tables, blocks, self.batching)
 
     def cache_launch_seconds(self, tiers: Ints) -> float:
         """Launches of the kernels that search the caches, once on each rank for all of its tables. Where misses are
