@@ -344,9 +344,10 @@ def _within_budget(problem: Problem, costed: CostModel, options: Options) -> Pro
 def at_lines(problem: Problem, model: CostModel, options: Options) -> Problem:
     """A problem of the same options and of the same model at other lines, which change what its exchanges cost."""
     stages = [model.stages.index(stage) for stage in model.protocol_stages]
-    bent = np.isin(problem.stage_of_column, stages)
-    seconds = zip(exchange_seconds(model, options), (problem.fixed, problem.by_rows, problem.everywhere), strict=True)
-    fixed, by_rows, everywhere = (np.where(bent, there, here) for there, here in seconds)
+    others = ~np.isin(problem.stage_of_column, stages)
+    fixed, by_rows, everywhere = exchange_seconds(model, options)  # large and not shared: the others are put into them
+    for there, here in ((fixed, problem.fixed), (by_rows, problem.by_rows), (everywhere, problem.everywhere)):
+        np.copyto(there, here, where=others)
     return replace(problem, stage_constants=model.constants, fixed=fixed, by_rows=by_rows, everywhere=everywhere)
 
 
