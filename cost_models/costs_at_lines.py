@@ -1,4 +1,4 @@
-"""Costs that are straight lines in the place of bent laws: the lines of a model, and those of a placement.
+"""Costs that are straight lines in the place of piecewise-linear laws: the lines of a model, and those of a placement.
 
 Costs that add up over tables need straight lines, and the law of an exchange is the least of several. So costs are
 those at one line for each stage that exchanges (`protocols`), and what a placement takes is evaluated at the lines with
@@ -28,7 +28,7 @@ Line = OwnLine | JointLine
 
 
 class CostsAtLines(CostModel):
-    """A cost model some of whose stages have bent laws."""
+    """A cost model some of whose stages have piecewise-linear laws."""
 
     _beside: Floats
     """[S] seconds that a stage takes whatever its loads, without the latencies of lines."""

@@ -73,7 +73,7 @@ def verify(
     if model is not None:
         model = _with_strategy_of(document, priced_as_run(model, allowed or document.provenance.policy))
     former = None if from_ is None else load_plan(from_)
-    streams.doing(f"computing {plan.name} anew")
+    streams.doing(f"recomputing {plan.name}")
     violations = violations_of(document, former, plan.parent)
     planned = (*planned_inputs(document), document.provenance.policy)
     pairs = zip(INPUTS, planned, (cluster, model, allowed), strict=True)

@@ -66,7 +66,7 @@ class Migration:
                     "tables",
                     f"none is a table of workload {self.model.workload.name!r} by name and dim (it has {old!r}, the"
                     f" workload {new!r}); planner compare sets plans of different models side by side,"
-                    " and planner plan without --from begins anew",
+                    " and planner plan without --from starts afresh",
                 )
             )
         was, now = groups_in_words(planned_replicas(self.old)), groups_in_words(self.model.replicas)
@@ -76,7 +76,7 @@ class Migration:
             )
             raise InputError(faults)
         if self.lost_nodes and self.model.replicas is not None and not self.model.replicas.share_nodes:
-            message = "each of its groups is nodes of its own, and not all lack one (--lost-nodes); plan anew"
+            message = "each of its groups is nodes of its own, and not all lack one (--lost-nodes); plan again"
             raise InputError.at(self.source, message, path="replicas")
         nodes = self.topology_before.node_count
         faults += [

@@ -57,7 +57,7 @@ def refuse(placed: Placed, runtime: Runtime) -> None:
 def expect_own_tables(placed: Placed) -> None:
     """Raise InputError where the tables of the plan are not those of its workload."""
     if [table.name for table in placed.plan.tables] != [table.name for table in placed.model.workload.tables]:
-        message = "are not those of the plan's workload, in its order: the plan was changed; make it anew"
+        message = "are not those of the plan's workload, in its order: the plan was changed; make it again"
         raise InputError.at(placed.source, message, path="tables")
 
 

@@ -133,7 +133,7 @@ def _expect_counts(placed: Placed, counts: CountSource, split: list[int]) -> Non
         nodes, one_domain = model.node_of_rank, model.topology.is_one_domain
         fault = coverage_fault(table, (rows, columns), nodes, model.node_colocated_shardings, one_domain=one_domain)
         if fault := fault or numbering_fault(table, rows):
-            faults.append(Fault(placed.source, 0, 0, f"tables.{number}", f"{table.name}: {fault}; make the plan anew"))
+            faults.append(Fault(placed.source, 0, 0, f"tables.{number}", f"{table.name}: {fault}; make the plan again"))
         if (compressor := model.workload.compressor_of(profile)).has_two_parts:
             message = f"{table.name}: is {compressor}, and a map of ids is of one row each; plan it with another tier"
             faults.append(Fault(placed.source, 0, 0, f"tables.{number}", message))

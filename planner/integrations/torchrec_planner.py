@@ -290,7 +290,7 @@ class ShardPlanner(EmbeddingPlannerBase):  # type: ignore[misc]
         try:
             own, stored = self.hash_planner_context_inputs_str(), self.plan_loader.plan_context_hash()
         except _UNHASHABLE as error:
-            _log.warning("planned anew: nothing says whether the stored plan is for these inputs (%s)", error)
+            _log.warning("planned again: nothing says whether the stored plan is for these inputs (%s)", error)
             return None
         if stored is not None and stored != own:
             name = getattr(self.plan_loader, "get_plan_id", lambda: "the stored plan")()

@@ -1,4 +1,4 @@
-"""Planning by bent laws: costs at straight lines, chosen for the plan that they lead to, and a bound at all of them.
+"""Planning by piecewise-linear laws: costs at lines that are chosen for the plan that they lead to, a bound at all.
 
 A cost model may have several protocols for the collective of a stage, each a line of latency and rate, of which a
 placement takes the one with which the stage ends first (`CostModel.linearised_at`). A search needs costs that add up:

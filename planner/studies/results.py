@@ -168,7 +168,7 @@ def _wholeness(path: Path) -> Iterator[None]:
     except InputError:
         raise
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        message = f"holds no whole results of a study: {shown(error)}; write them anew with planner study"
+        message = f"holds no whole results of a study: {shown(error)}; write them again with planner study"
         raise InputError.at(str(path), message) from None
 
 

@@ -38,7 +38,7 @@ def on_terminal(*words: object) -> tuple[str, str, int]:
     ("words", "said"),
     [
         (["simulate", "{plan}", "--steps", "10"], r"\d+ s: simulating 15 steps of 16 ranks"),
-        (["verify", "{plan}"], r"\d+ s: computing .*plan.json anew"),
+        (["verify", "{plan}"], r"\d+ s: recomputing .*plan.json"),
         (["explain", "{plan}"], r"\d+ s: explaining .*plan.json"),
         (["report", "{plan}", "-o", "{plan}.html"], r"\d+ s: drawing .*plan.json"),
         (

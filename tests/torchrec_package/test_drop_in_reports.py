@@ -158,4 +158,4 @@ def test_a_stored_plan_that_nothing_vouches_for_is_made_anew(
     with caplog.at_level(logging.WARNING, "planner"):
         planner.plan(model(), get_default_sharders())
     assert planner.document is not None
-    assert "planned anew: nothing says whether the stored plan is for these inputs (no fingerprint)" in caplog.text
+    assert "planned again: nothing says whether the stored plan is for these inputs (no fingerprint)" in caplog.text

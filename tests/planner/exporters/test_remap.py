@@ -166,7 +166,7 @@ def test_plans_and_folders_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     fewer = replace(first.shards, rows=first.shards.rows - 1)
     for change, said in (({"remap": None}, "go with split tables"), ({"shards": fewer}, "its row blocks are not")):
         tables = (first.model_copy(update=change), *plan.tables[1:])
-        with pytest.raises(InputError, match=f"tables.0: t0: .*{said}.*make the plan anew"):
+        with pytest.raises(InputError, match=f"tables.0: t0: .*{said}.*make the plan again"):
             write_remaps(plan.model_copy(update={"tables": tables}), counts, tmp_path / "remap")
     with pytest.raises(InputError, match="are not those of the plan's workload"):
         write_remaps(plan.model_copy(update={"tables": plan.tables[1:]}), counts, tmp_path / "remap")

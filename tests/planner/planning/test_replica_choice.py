@@ -182,7 +182,7 @@ def test_groups_lose_a_node() -> None:
     assert 2 * after.moves.moved_bytes == pytest.approx(moved, abs=64)
     assert 0 < after.moves.lost_bytes <= after.moves.moved_bytes
     apart = groups | {"layout": "inter"}
-    with pytest.raises(InputError, match=r"each of its groups is nodes of its own.*plan anew"):
+    with pytest.raises(InputError, match=r"each of its groups is nodes of its own.*plan again"):
         planned(apart, nodes=2, previous=planned(apart, nodes=4), lost_nodes=[0])
 
 
