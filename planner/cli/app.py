@@ -3,6 +3,7 @@
 Help must appear at once: nothing here, nor in a command's module, imports more than typer at the top.
 """
 
+import gc
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -42,6 +43,10 @@ from planner.cli.exits import asked_for, end_that_was_asked, guarded
 from planner.cli.group import CommandGroup
 from planner.cli.interruption import end_when_terminated
 from planner.cli.panels import PanelledCommand
+
+NEW_OBJECTS = 50_000
+"""Objects that are made before garbage is collected, instead of 700: most objects of a command, those of modules and
+documents, stay, and each collection looks at them again."""
 
 
 @dataclass(frozen=True)
@@ -150,6 +155,7 @@ def main() -> None:
     """The installed commands `planner` and `shardplan`, and `cli.py` of a checkout."""
     streams.ready()
     end_when_terminated()
+    gc.set_threshold(NEW_OBJECTS)
     try:
         app()
     except (KeyboardInterrupt, Exception) as error:  # while commands are put together, before one of them is guarded

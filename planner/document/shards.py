@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import Annotated, Any
 
 import numpy as np
@@ -20,6 +21,7 @@ _SHARD_WORDS = (
     "Its first column in the table.",
     "How many columns it has.",
 )
+_own_values, _sizes_everywhere = itemgetter(*_SHARD_KEYS[:5]), itemgetter(*EVERYWHERE)
 _HOT_ROWS = "hot_rows"
 """The key that only shards of split tables have."""
 REPLICAS = "replicas"
@@ -122,13 +124,14 @@ class Shards:
         for number, item in enumerate(items):
             try:
                 size = item["bytes"]
-                row = [item[key] for key in _SHARD_KEYS[:5]] + [size[tier] for tier in EVERYWHERE]
+                row = [*_own_values(item), *_sizes_everywhere(size)]
                 row += [size.get(tier, 0) for tier in MEMORY_TIERS[len(EVERYWHERE) :]]
                 row += [item[key] for key in keys[len(_SHARD_KEYS) :]]
                 count = item.get(REPLICAS, 1)
             except (KeyError, TypeError) as error:
                 raise ValueError(f"shard {number} lacks {error} or is no mapping") from None
-            if not all(type(value) is int and 0 <= value < 2**63 for value in (*row, count)):
+            values = [*row, count]
+            if [*map(type, values)].count(int) < len(values) or not 0 <= min(values) <= max(values) < 2**63:
                 raise ValueError(f"shard {number} must hold whole numbers, none below 0")
             if len(item) != len(keys) + (REPLICAS in item) or not set(size) <= set(MEMORY_TIERS):
                 raise ValueError(f"shard {number} has unknown keys")

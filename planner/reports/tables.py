@@ -114,6 +114,8 @@ class TextGrid:
 
 def _width(text: str) -> int:
     """Columns of a terminal that the widest line of a text takes."""
+    if text.isascii() and text.isprintable():
+        return len(text)
     from rich.cells import cell_len
 
     return max(map(cell_len, text.split("\n")))
