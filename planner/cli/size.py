@@ -82,6 +82,7 @@ class CaseFlags:
         for (name, text), (cluster, model) in loaded.items():
             has_it = any(self.group == each.name for each in cluster.nodes)
             own = None if is_known and not has_it and len(cluster.nodes) == 1 else self.group
+            _expect_group(cluster, own)
             cases.append(Case(f"{labels[name]} ({text})" if text else labels[name], cluster, model, own))
         return cases
 
@@ -252,6 +253,17 @@ def _print(sized: "Sequence[ClusterChoice]", output_format: Format) -> None:
             streams.say(f"planner: note: {note}")
     else:
         report.render(sized, streams.console())
+
+
+def _expect_group(cluster: "Topology", group: str | None) -> None:
+    """Raise InputError, under the name of the flag, where `--group` does not say which nodes of a cluster are sized."""
+    from planner.capacity.sizing import group_index
+    from topologies.errors import InputError
+
+    try:
+        group_index(cluster, group)
+    except InputError as error:
+        raise InputError(replace(fault, source="--group") for fault in error.faults) from None
 
 
 def _of_try(fault: "Fault", parts: Sequence[str]) -> "Fault":

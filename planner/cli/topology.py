@@ -1,6 +1,7 @@
 """`planner topology`: clusters from what machines print, shown, and in the formats of other tools."""
 
 import re
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -167,7 +168,7 @@ def show(
 
     with outputs.beside("TOPOLOGY"):
         cluster = load_topology(source, nodes=nodes)
-    streams.write_text(tree(cluster))
+    streams.write_text(tree(cluster, streams.width(sys.stdout)))
     if output is not None:
         from planner.reports.topology_picture import picture
 

@@ -110,6 +110,17 @@ def _broken(candidate: Candidate, choice: ClusterChoice) -> str:
     return f"{', and '.join(broken)}{larger}"
 
 
+def _render_labelled(table: TextGrid, labels: Sequence[str], console: "Console") -> None:
+    """Print the rows, each below its label."""
+    head, rows = table.lines(console.width)
+    for line in head:
+        console.print(line, style="bold", soft_wrap=True)
+    for label, lines in zip(labels, rows, strict=True):
+        _print_folded(label, console)
+        for line in lines:
+            console.print(line, soft_wrap=True)
+
+
 def render(choices: Sequence[ClusterChoice], console: "Console") -> None:
     """Print which is best, a line for each choice, then what was judged: all of one case, the neighbours of several."""
     order = ranked(choices)
@@ -121,13 +132,11 @@ def render(choices: Sequence[ClusterChoice], console: "Console") -> None:
     table = TextGrid((verdict, "left"), *((figure, "right") for figure in figures))
     for number, choice in enumerate(order):
         table.add_row(*_cells(choice, is_best=not number, wants_prices=wants_prices))
-    head, rows = table.lines(console.width)
-    for line in head:
-        console.print(line, style="bold", soft_wrap=True)
-    for choice, lines in zip(order, rows, strict=True):
-        _print_folded(choice.sizing.label if len(cases) == 1 else _label(choice), console)
-        for line in lines:
-            console.print(line, soft_wrap=True)
+    labels = [choice.sizing.label if len(cases) == 1 else _label(choice) for choice in order]
+    for number, part in enumerate(table.parts(console.width)):
+        if number:
+            console.print()
+        _render_labelled(part, labels, console)
     for choice in choices if len(cases) == 1 else order:
         console.print()
         if len(cases) == 1:

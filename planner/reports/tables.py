@@ -49,7 +49,8 @@ class TextGrid:
     """A table without lines: columns (head, "left" for words or "right" for numbers) that fit the console.
 
     Where there is no room, heads and words take more lines, and long words are broken where that helps. Numbers never
-    are: a table that is still too wide is printed so.
+    are: a table with a head that is still too wide is printed in parts, each with the first column, and a part of two
+    columns as wide as it is.
     """
 
     def __init__(self, *columns: tuple[str, str], show_header: bool = True, gutter: int = 2) -> None:
@@ -76,6 +77,28 @@ class TextGrid:
             self._row(cells, widths) for cells in zip(*(column.cells for column in self.columns), strict=True)
         ]
 
+    def parts(self, width: int) -> "list[TextGrid]":
+        """The table, or, where lines of `width` characters cannot hold it, the first column beside others in turn."""
+        first, *others = self.columns
+        least = sum(column.least() for column in self.columns) + self.gutter * len(others)
+        if least <= width or len(others) < 2 or not self.show_header:
+            return [self]
+        chosen: list[list[TableColumn]] = []
+        room = 0
+        for column in others:
+            room -= self.gutter + column.whole()
+            if room < 0:
+                chosen.append([first])
+                room = width - first.whole() - self.gutter - column.whole()
+            chosen[-1].append(column)
+        return [self._of(columns) for columns in chosen]
+
+    def _of(self, columns: list[TableColumn]) -> "TextGrid":
+        """The table with these columns alone."""
+        part = TextGrid(gutter=self.gutter)
+        part.columns = columns
+        return part
+
     def _widths(self, room: int) -> list[int]:
         """Characters of each column: the widest gives way first; words are broken only where the table then fits."""
         widths = [column.natural() for column in self.columns]
@@ -99,17 +122,20 @@ class TextGrid:
         return lines
 
     def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "Iterator[Segment]":
-        """The lines, the head in bold."""
+        """The lines, the head in bold, an empty line between parts."""
         from rich.segment import Segment
         from rich.style import Style
 
-        head, rows = self.lines(options.max_width)
-        for line in head if self.show_header else ():
-            yield Segment(line, Style(bold=True))
-            yield Segment.line()
-        for line in (line for row in rows for line in row):
-            yield Segment(line)
-            yield Segment.line()
+        for number, part in enumerate(self.parts(options.max_width)):
+            head, rows = part.lines(options.max_width)
+            if number:
+                yield Segment.line()
+            for line in head if self.show_header else ():
+                yield Segment(line, Style(bold=True))
+                yield Segment.line()
+            for line in (line for row in rows for line in row):
+                yield Segment(line)
+                yield Segment.line()
 
 
 def _width(text: str) -> int:

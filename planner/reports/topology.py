@@ -7,24 +7,26 @@ from topologies.cluster import DescribedMemory, Memory, Nics, NodeGroup, RemoteH
 from topologies.sentences import counted
 from topologies.units import format_bytes
 
-WIDTH = 80
 LABEL = 14
 """Columns of what a line speaks of."""
 
 
-def tree(topology: Topology) -> str:
-    """The cluster at 80 columns: fabric, node groups, accelerators, links, memories."""
+def tree(topology: Topology, width: int = 80) -> str:
+    """The cluster in lines of `width` characters: fabric, node groups, accelerators, links, memories."""
     head = f"{topology.name}: {counted(topology.node_count, 'node')}, {counted(topology.world_size, 'accelerator')}"
-    lines = [head, *textwrap.wrap(topology.description, WIDTH)]
+    lines = [*textwrap.wrap(head, width), *textwrap.wrap(topology.description, width)]
     parts = [("network", list(network_lines(topology)))] if topology.node_count > 1 else []
     parts += [(_title(group), list(group_lines(group))) for group in topology.nodes]
     for number, (title, below) in enumerate(parts):
         last = number + 1 == len(parts)
-        lines.append(f"{'└─' if last else '├─'} {title}")
+        bough, aside = ("└─ ", "   ") if last else ("├─ ", "│  ")
+        lines += textwrap.wrap(title, width, initial_indent=bough, subsequent_indent=aside)
         for index, (label, words) in enumerate(below):
-            branch = f"{'   ' if last else '│  '}{'└─' if index + 1 == len(below) else '├─'} {label:<{LABEL}}"
-            rest = f"{'   ' if last else '│  '}{'   ' if index + 1 == len(below) else '│  '}{'':<{LABEL}}"
-            lines += textwrap.wrap(words, WIDTH, initial_indent=branch, subsequent_indent=rest)
+            branch = f"{aside}{'└─' if index + 1 == len(below) else '├─'} {label:<{LABEL}}"
+            rest = f"{aside}{'   ' if index + 1 == len(below) else '│  '}{'':<{LABEL}}"
+            lines += textwrap.wrap(
+                words, width, initial_indent=branch, subsequent_indent=rest, break_on_hyphens=False
+            )
     return "\n".join(line.rstrip() for line in lines)
 
 

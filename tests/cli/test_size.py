@@ -83,7 +83,7 @@ def test_an_unknown_group_is_an_input_error(size):
     """With its name."""
     result = size("--fits", "--group", "nosuch")
     assert result.exit_code == ExitCode.INVALID_INPUT
-    assert "'nosuch' is not a node group" in result.stderr
+    assert "--group: 'nosuch' is not a node group" in result.stderr
 
 
 @pytest.fixture

@@ -90,6 +90,17 @@ def test_show_fits_80_columns_and_draws(run, tmp_path):
     assert run("topology", "show", "cpu", "-o", tmp_path / "cluster.png").exit_code == 2
 
 
+@pytest.mark.parametrize("columns", [40, 60, 100])
+def test_show_is_as_wide_as_the_terminal(run, monkeypatch, columns):
+    """All words stay: lines are folded below what they speak of."""
+    wide = run("topology", "show", "dgx-h100").stdout
+    monkeypatch.setenv("COLUMNS", str(columns))
+    shown = run("topology", "show", "dgx-h100").stdout
+    assert max(map(len, shown.splitlines())) <= columns
+    words, whole = ([word for word in text.split() if word[0] not in "├└│"] for text in (shown, wide))
+    assert words == whole
+
+
 def test_show_is_as_reviewed(run):
     """Fabric, nodes, accelerators, links, memories."""
     lines = [
