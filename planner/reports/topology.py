@@ -24,9 +24,7 @@ def tree(topology: Topology, width: int = 80) -> str:
         for index, (label, words) in enumerate(below):
             branch = f"{aside}{'└─' if index + 1 == len(below) else '├─'} {label:<{LABEL}}"
             rest = f"{aside}{'   ' if index + 1 == len(below) else '│  '}{'':<{LABEL}}"
-            lines += textwrap.wrap(
-                words, width, initial_indent=branch, subsequent_indent=rest, break_on_hyphens=False
-            )
+            lines += textwrap.wrap(words, width, initial_indent=branch, subsequent_indent=rest, break_on_hyphens=False)
     return "\n".join(line.rstrip() for line in lines)
 
 

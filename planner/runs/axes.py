@@ -8,7 +8,7 @@ from typing import Any
 
 from planner.runs.inputs import RunInputs
 from planner.runs.run import Run
-from planner.studies.fields import ROOTS, Cell, StudyField, field_at, values_between
+from planner.studies.fields import ROOTS, Cell, StudyField, field_at, repeated, repetition, values_between
 from planner.studies.study import Range
 from topologies.documents import Document, Key, Origin, assign_everywhere, validate
 from topologies.errors import Fault, InputError
@@ -73,6 +73,8 @@ def _axis(run: Run, document: Document, path: str, faults: list[Fault]) -> list[
     if not values:
         faults.append(document.fault(where, "has no values"))
     is_range = isinstance(run.axes[path], Range)
+    for number, before in repeated([field.identity(value) for value in values]):
+        faults.append(document.fault((*where, number), repetition(before)))
     return [AxisValue(field, value, where if is_range else (*where, i)) for i, value in enumerate(values)]
 
 

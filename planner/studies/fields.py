@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, get_args, get_origin
 
@@ -71,6 +71,24 @@ class StudyField:
         if isinstance(value, list | tuple) and all(isinstance(item, str | int | float) for item in value):
             return "+".join(map(str, value))
         return json.dumps(value, sort_keys=True)
+
+    def identity(self, value: Any) -> str:
+        """What values that mean the same have in common: `400Gb/s` and `50GB/s`, but neither `a+b` and `[a, b]`."""
+        is_listed = isinstance(value, list | tuple | dict)
+        return json.dumps(value if is_listed else self.cell(value), sort_keys=True, default=str)
+
+
+def repeated(identities: Sequence[object]) -> Iterator[tuple[int, int]]:
+    """The place of each value that stood before, and that where it stood first."""
+    first: dict[object, int] = {}
+    for number, identity in enumerate(identities):
+        if (before := first.setdefault(identity, number)) != number:
+            yield number, before
+
+
+def repetition(before: int) -> str:
+    """What is said of a value that stood at another place of its list before."""
+    return f"is the same as value {before} (counted from 0), and would be computed again; give each value once"
 
 
 def _remedy(root: str) -> str:

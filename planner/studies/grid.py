@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from planner.studies.fields import Cell, StudyField, field_at, values_between
+from planner.studies.fields import Cell, StudyField, field_at, repeated, repetition, values_between
 from planner.studies.results import Axis
 from planner.studies.study import Range, Scenario, Study
 from topologies.documents import Document, Key
@@ -98,7 +98,7 @@ class Grid:
                 if (field := self._field(path, where)) is not None:
                     columns.append([AxisChange(field, value, (*where, i)) for i, value in enumerate(values)])
             if columns:
-                yield _Dimension(tuple(zip(*columns, strict=True)))
+                yield self._distinct(tuple(zip(*columns, strict=True)))
 
     def _axes(self) -> Iterator[_Dimension]:
         for path, values in self.study.axes.items():
@@ -110,7 +110,14 @@ class Grid:
                     tuple((AxisChange(field, value, where),) for value in self._between(field, values, where))
                 )
             else:
-                yield _Dimension(tuple((AxisChange(field, value, (*where, i)),) for i, value in enumerate(values)))
+                yield self._distinct(tuple((AxisChange(field, value, (*where, i)),) for i, value in enumerate(values)))
+
+    def _distinct(self, steps: tuple[tuple[AxisChange, ...], ...]) -> _Dimension:
+        """What changes together, with a fault for each value that stands twice: its points would be the same."""
+        identities = [tuple(change.field.identity(change.value) for change in step) for step in steps]
+        for number, before in repeated(identities):
+            self._faults.append(self.document.fault(steps[number][0].where, repetition(before)))
+        return _Dimension(steps)
 
     def _between(self, field: StudyField, values: Range, where: tuple[Key, ...]) -> list[Any]:
         try:

@@ -228,6 +228,7 @@ def test_axes_make_several_runs(run_file):
         ({"axes": {"stage.0.nodes": [1]}}, "axes.stage.0.nodes"),
         ({"axes": {"workload.global_batch": [1]}}, "every stage says its own batch"),
         ({"axes": {"name": ["a", "b"]}}, "nothing that a run depends on"),
+        ({"axes": {"stages.*.nodes": [1, 2, 1]}}, "axes.stages.*.nodes.2: is the same as value 0"),
         ({"stages": [{"steps": 5, "nodes": 0}]}, "stages.0.nodes"),
         ({"stages": [{"steps": 5, "batch": 9}]}, "stages.0.batch"),
     ],

@@ -85,6 +85,9 @@ def test_words_and_lists_are_cells_too(grid: Callable[..., Grid]) -> None:
         ({"stages": []}, "not of a study; planner run"),
         ({"axes": {"growth.row": [2]}}, "did you mean 'growth.rows'?"),
         ({"axes": {NODES: []}}, "the grid is empty"),
+        ({"axes": {NODES: [1, 2, 1]}}, f"axes.{NODES}.2: is the same as value 0 (counted from 0)"),
+        ({"axes": {NIC: ["400Gb/s", "50GB/s"]}}, f"axes.{NIC}.1: is the same as value 0"),
+        ({"zips": [{NODES: [1, 1], NIC: ["1Gb/s", "1Gb/s"]}]}, f"zips.0.{NODES}.1: is the same as value 0"),
         ({"zips": [{NODES: [1, 2], "workload.global_batch": [4096]}]}, "need equally many values"),
         ({"axes": {NODES: [1]}, "zips": [{NODES: [1]}]}, "each field varies once"),
         ({"axes": {NIC: {"first": "100Gb/s", "last": "25Gb/s", "step": "1Gb/s"}}}, "is below first"),
@@ -107,6 +110,12 @@ def test_mistakes_are_said_with_their_line_and_remedy(
         grid(**keys)
     assert said in str(caught.value)
     assert all(fault.line for fault in caught.value.faults)
+
+
+def test_zips_may_repeat_a_value_beside_another(grid: Callable[..., Grid]) -> None:
+    """Only the whole must differ; a list is no word of its elements."""
+    assert len(grid(zips=[{NODES: [1, 1], NIC: ["1Gb/s", "2Gb/s"]}])) == 2
+    assert len(grid(axes={"policy.tiers": [["hbm", "ddr"], "hbm+ddr"]})) == 2
 
 
 def test_all_fields_that_do_not_exist_are_said_at_once(grid: Callable[..., Grid]) -> None:
