@@ -238,16 +238,18 @@ def _memory_table(plan: Plan, model: CostModel) -> TextGrid:
         taken = np.bincount(pool, weights=[rank.bytes[tier] for rank in plan.ranks])
         capacity = np.array([rank.capacity[tier] for rank in plan.ranks], dtype=float)
         capacity = capacity[np.unique(pool, return_index=True)[1]]
-        if not capacity.any():
+        is_there = capacity > 0
+        if not is_there.any():
             continue
-        full = int((taken / np.maximum(capacity, 1)).argmax())
+        taken, capacity = taken[is_there], capacity[is_there]
+        full = int((taken / capacity).argmax())
         table.add_row(
             tier,
-            "rank" if len(capacity) == len(pool) else SHARED_BY[tier],
+            "rank" if len(is_there) == len(pool) else SHARED_BY[tier],
             format_bytes(float(taken.mean())),
             format_bytes(float(taken[full])),
             format_bytes(float(capacity[full])),
-            f"{taken[full] / max(capacity[full], 1):.0%}",
+            f"{taken[full] / capacity[full]:.0%}",
         )
     return table
 

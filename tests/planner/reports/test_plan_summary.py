@@ -88,3 +88,11 @@ def test_a_table_that_the_policy_leaves_nowhere_is_named_once() -> None:
     assert found.status == "infeasible"
     assert "Not enough on its own, as t0 still fits nowhere: more nodes" in words
     assert words.count("still fits nowhere") == 1
+
+
+def test_a_memory_that_some_nodes_lack_is_that_of_the_others() -> None:
+    """What is usable where nothing lies in it, too."""
+    groups = (node_group("bare", ddr_bytes=None), node_group("full", nodes=2, ddr_bytes=64 * 2**30))
+    found = plan(topology(*groups), workload(TABLES[:1]), effort=0, gap=0.5)
+    (line,) = [line.split() for line in said(found).splitlines() if line.startswith("ddr ")]
+    assert line == "ddr node 0 B 0 B 64.00 GiB 0%".split()
