@@ -140,6 +140,7 @@ class Pcie(Record):
     accelerators_per_switch: Count = 1
     """How many accelerators share one uplink of the same bandwidth to the host."""
     latency: Seconds = 1e-6
+    """Of an exchange between accelerators without scale-up fabric, and of reads of storage-class memory."""
     carries_scale_out: Annotated[bool, Field(strict=True, exclude_if=lambda carries: carries)] = True
     """Whether traffic with a scale-out card crosses the accelerator's own link, as where both hang on one switch; false
     where the accelerator reaches its card by lanes of their own."""

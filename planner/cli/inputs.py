@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from planner.cli import flags
+from planner.cli import flags, streams
 from planner.cli.outputs import Outputs
 from planner.cli.values import split_overrides
 
@@ -89,3 +89,11 @@ def load_given(
     if faults:
         raise InputError(faults)
     return cluster, model
+
+
+def say_doubts(cluster: "Topology") -> None:
+    """Say which numbers of a cluster no known device has, as `planner check` does: a slip of a unit is planned for."""
+    from topologies.checks import warnings
+
+    for doubt in warnings(cluster):
+        streams.say(f"planner: note: {doubt}")

@@ -214,6 +214,8 @@ def plan(
         flags.expect_unused("with --from, which only searches", solver="ilp")
     streams.doing("reading the inputs")
     cluster, model = inputs.load_inputs(topology, workload, changes, outputs)
+    if not to.quiet:
+        inputs.say_doubts(cluster)
 
     from planner.planning import planning as api
 

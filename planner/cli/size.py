@@ -220,6 +220,8 @@ def size(
     question, rules, searched = asked.question(), may_use.document(), search.options()
     streams.doing("reading the inputs")
     cases = of.cases()
+    for cluster in () if quiet else {each.topology.fingerprint(): each.topology for each in cases}.values():
+        inputs.say_doubts(cluster)
 
     from planner.capacity.clusters import size_all
     from planner.capacity.prices import load_prices

@@ -35,6 +35,8 @@ class SmallestShards:
         blocks = np.arange(*problem.table_block_start[table : table + 2])
         if not problem.allowed[:, blocks].any():
             return "no allowed sharding and tier can hold it"
+        if not problem.pool_capacity[0].any():
+            return "the reserves leave no HBM"
         if (self._dense_room() <= 0).all():
             return "the dense part of the model alone fills the accelerators"
         choice = int(blocks[self._of_choice[blocks].argmin()])

@@ -12,7 +12,7 @@ from planner.formulation.dense_choices import with_settled_sharding
 from planner.formulation.policy import Policy
 from planner.formulation.slow_widths import slow_widths
 from planner.formulation.unlike_parts import unlike_parts
-from planner.formulation.unused_inputs import unused_of_dense, unused_of_links
+from planner.formulation.unused_inputs import unused_of_dense, unused_of_links, unused_of_reserve, unused_of_tables
 from topologies.cluster import Topology
 from topologies.errors import InputError
 
@@ -46,6 +46,7 @@ def input_warnings(
     if stepped_on is not None:
         in_groups = policy.replicas is not None if in_groups is None else in_groups
         of_links = (*unused_of_links(stepped_on, workload), *unlike_parts(stepped_on, in_groups=in_groups))
+        of_links += tuple(unused_of_reserve(stepped_on, policy))
     return (*software_warnings(workload, policy), *of_replicas, *_of_dense(workload, policy), *of_links)
 
 
@@ -68,7 +69,7 @@ def _of_dense(workload: Workload, policy: Policy) -> Iterator[str]:
 def software_warnings(workload: Workload, policy: Policy) -> tuple[str, ...]:
     """What a reader must know of what a plan is priced with; mostly nothing."""
     of_dense = (*unused_of_dense(workload.dense), *slow_widths(workload))
-    return (*_of_software(workload, policy), *_of_duplicates(workload), *of_dense)
+    return (*_of_software(workload, policy), *_of_duplicates(workload), *unused_of_tables(workload), *of_dense)
 
 
 def _of_duplicates(workload: Workload) -> tuple[str, ...]:

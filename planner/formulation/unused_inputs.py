@@ -5,9 +5,11 @@ Values that are defaults are not told from those that were left out.
 
 from collections.abc import Iterator
 
+from cost_models.amounts import Amount
 from cost_models.kinds import RankKind, rank_kinds
 from cost_models.workload.dense_part import Dense
 from cost_models.workload.models import Workload
+from planner.formulation.policy import Policy
 from topologies.cluster import NodeGroup, Topology
 from topologies.documents import Record
 
@@ -30,11 +32,30 @@ def unused_of_dense(dense: Dense) -> Iterator[str]:
 def unused_of_links(topology: Topology, workload: Workload) -> Iterator[str]:
     """Latencies of links whose place measured ones take, or which nothing waits for."""
     for group, kind in zip(topology.nodes, rank_kinds(topology, workload), strict=True):
-        up, front_end = group.links.scale_up, group.links.front_end
+        up, pcie, front_end = group.links.scale_up, group.links.pcie, group.links.front_end
+        if _is_stated(pcie, "latency") and group.host.scm is None and (up is not None or _is_measured(kind)):
+            why = (
+                f"accelerators reach each other over {up.kind}" if up else "latencies measured over PCIe take its place"
+            )
+            yield f"{_path(group, 'pcie')} is not used: {why}, and no storage-class memory waits for it"
         if up is not None and _is_stated(up, "latency") and _is_measured(kind):
             yield f"{_path(group, 'scale_up')} is not used: latencies measured over {up.kind} take its place"
         if front_end is not None and _is_stated(front_end, "latency"):
             yield f"{_path(group, 'front_end')} is not used: rows of remote hosts wait for remote.latency, all of it"
+
+
+def unused_of_tables(workload: Workload) -> Iterator[str]:
+    """Names of features that change together, where nothing repeats."""
+    if alone := [each.name for each in workload.tables if each.dedup_group is not None and each.deduplication == 1]:
+        more = f" and {len(alone) - 1:,} more" if len(alone) > 1 else ""
+        yield f"dedup_group of {alone[0]!r}{more} is not used: no dedup_factor or duplicate_share says what repeats"
+
+
+def unused_of_reserve(topology: Topology, policy: Policy) -> Iterator[str]:
+    """What is to be kept free of a memory that the cluster has nowhere."""
+    for memory, kept in policy.reserve.amounts().items():
+        if kept != Amount() and not any(group.memory_bytes(memory) for group in topology.nodes):
+            yield f"reserve.{memory} of the policy is not used: {topology.name} has no {memory}"
 
 
 def _path(group: NodeGroup, link: str) -> str:

@@ -100,6 +100,23 @@ def test_what_fits_nowhere_exits_with_4(plan):
     assert "GiB" in result.stdout
 
 
+def test_a_slip_of_a_unit_is_noted(run, starter):
+    """What `planner check` warns of; planned for as it stands, and quiet says nothing."""
+    slip = ("--set", "topology.nodes.0.accelerators.hbm.capacity=80Gb")
+    words = ("plan", "-t", starter / "topology.yaml", "--effort", 0, *slip)
+    loud, quiet = run(*words), run(*words, "-q")
+    assert "note: my-cluster: nodes.0.accelerators.hbm.capacity: 10GB does not fit" in loud.stderr
+    assert "did you mean 80GB" in loud.stderr
+    assert (quiet.stderr, quiet.exit_code) == ("", loud.exit_code)
+
+
+def test_what_is_all_reserved_is_not_blamed_on_the_dense_part(plan):
+    """The reserve is."""
+    shown = plan("--set", "topology.nodes.0.reserve.hbm=100%", "--tiers", "hbm").stdout
+    assert "the reserves leave no HBM" in " ".join(shown.split())
+    assert "dense part" not in shown
+
+
 def test_the_summary_of_a_batch_that_fits_nowhere_is_whole(plan):
     """Sentences wrap at 80 columns; nothing is cut."""
     shown = plan("--global-batch", str(10**20)).stdout

@@ -7,6 +7,7 @@ import pytest
 from planner import plan, verify
 from planner.document.plan import Plan
 from planner.formulation.policy import Policy
+from planner.formulation.unused_inputs import unused_of_tables
 from tests.oracles.instances import node_group
 from topologies.cluster import Topology
 
@@ -16,14 +17,21 @@ LAYERS: dict[str, Any] = {"bottom_mlp": [16], "top_mlp": [8, 1], "numerical_feat
 
 
 def planned(
-    dense: dict[str, Any], *, nodes: int = 1, links: dict[str, dict[str, Any]] | None = None, policy: Policy = ANY
+    dense: dict[str, Any],
+    *,
+    nodes: int = 1,
+    links: dict[str, dict[str, Any] | None] | None = None,
+    policy: Policy = ANY,
 ) -> Plan:
     """A quick plan with some fields of the dense part, and of links, as stated."""
     from cost_models.workload.models import Workload
 
     group = node_group("g", nodes=nodes)
     for name, fields in (links or {}).items():
-        group["links"].setdefault(name, {}).update(fields)  # type: ignore[attr-defined]
+        if fields is None:
+            del group["links"][name]  # type: ignore[attr-defined]
+        else:
+            group["links"].setdefault(name, {}).update(fields)  # type: ignore[attr-defined]
     workload = Workload.model_validate({"name": "w", "global_batch": 64, "tables": TABLES, "dense": dense})
     topology = Topology.model_validate({"name": "c", "nodes": [group]})
     return plan(topology, workload, policy=policy, effort=0, solver="search", simulate=True)
@@ -75,6 +83,18 @@ def test_a_latency_whose_place_a_measured_one_takes_is_said() -> None:
     assert usual.provenance.warnings == ()
 
 
+def test_a_latency_of_pcie_is_said_to_be_without_effect_beside_a_fabric() -> None:
+    """It is of exchanges where accelerators reach each other over PCIe; there it counts."""
+    pcie: dict[str, dict[str, Any]] = {"pcie": {"bandwidth": "25GB/s", "latency": "90us"}}
+    beside = planned(LAYERS, links=pcie | {"scale_up": {"kind": "nvlink3"}})
+    assert beside.provenance.warnings == (
+        "links.pcie.latency of the nodes g is not used: accelerators reach each other over nvlink3, and no"
+        " storage-class memory waits for it",
+    )
+    alone = planned(LAYERS, links=pcie | {"scale_up": None})
+    assert alone.provenance.warnings == ()
+
+
 def test_a_latency_of_the_front_end_is_said_to_be_without_effect() -> None:
     """Rows of remote hosts wait for the latency that stands beside these."""
     cards = {"kind": "ethernet", "count": 1, "bandwidth": "100Gb/s", "latency": "1ms"}
@@ -94,3 +114,26 @@ def test_an_unmeasured_latency_is_waited_for_in_domains_and_between_them(nodes: 
     played = [each.simulated.step_s for each in (slow, quick) if each.simulated is not None]
     assert estimated[0] - estimated[1] > 2 * 390e-6
     assert played[0] - played[1] == pytest.approx(estimated[0] - estimated[1], rel=0.02)
+
+
+def test_a_group_of_features_in_which_nothing_repeats_is_said() -> None:
+    """Lists that repeat are pooled once; with a factor they do."""
+    from cost_models.workload.models import Workload
+
+    def said(**fields: object) -> tuple[str, ...]:
+        tables = [dict(each, **fields) for each in TABLES]
+        workload = Workload.model_validate({"name": "w", "global_batch": 64, "tables": tables})
+        return tuple(unused_of_tables(workload))
+
+    (words,) = said(dedup_group="user")
+    assert words == "dedup_group of 't' is not used: no dedup_factor or duplicate_share says what repeats"
+    assert said(dedup_group="user", dedup_factor=2.0) == ()
+    assert said(dedup_group="user", samples_per_session=4.0, duplicate_share=0.5) == ()
+
+
+def test_a_reserve_of_a_memory_that_there_is_not_is_said() -> None:
+    """By its name; of one that there is nothing is said."""
+    policy = Policy.model_validate({"reserve": {"hbm": "1%", "ddr": "1GB", "ssd": "1GB"}})
+    found = planned({}, policy=policy)
+    assert found.provenance.warnings == ("reserve.ssd of the policy is not used: c has no ssd",)
+    assert not verify(found)

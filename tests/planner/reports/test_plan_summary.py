@@ -95,4 +95,4 @@ def test_a_memory_that_some_nodes_lack_is_that_of_the_others() -> None:
     groups = (node_group("bare", ddr_bytes=None), node_group("full", nodes=2, ddr_bytes=64 * 2**30))
     found = plan(topology(*groups), workload(TABLES[:1]), effort=0, gap=0.5)
     (line,) = [line.split() for line in said(found).splitlines() if line.startswith("ddr ")]
-    assert line == "ddr node 0 B 0 B 64.00 GiB 0%".split()
+    assert line == ["ddr", "node", "0", "B", "0", "B", "64.00", "GiB", "0%"]
