@@ -1,5 +1,5 @@
 """`python -m benchmarks.validation [DIR] [--json] [--docs] [--quick | --topologies A,B] [--jobs N]`, from the root of
-a checkout; `--pairs T/W,...` makes those rows of the page anew.
+a checkout; `--pairs T/W,...` makes those rows of the page anew, `--kept FILE` goes on where an earlier run ended.
 
 The simulator against the closed form on every workload x topology of the catalog that fits (half an hour); against
 measured steps (DIR has the form of benchmarks/data/facts); its ranking of random plans and of the solver's neighbours;
@@ -69,11 +69,18 @@ def speed(topology: str, workload: str) -> Speed:
     return Speed(inputs[0].world_size, len(inputs[1].tables), (took[1] - took[0]) / 3)
 
 
-def findings(folder: Path, *, quick: bool, topologies: tuple[str, ...] = (), jobs: int | None = None) -> Findings:
+def findings(
+    folder: Path,
+    *,
+    quick: bool,
+    topologies: tuple[str, ...] = (),
+    jobs: int | None = None,
+    kept: catalog.KeptPairs | None = None,
+) -> Findings:
     rows = measured.rows_of(folder)
     workloads = ranking.WORKLOADS[1:4] if quick else ranking.WORKLOADS
     return Findings(
-        comparisons=catalog.comparisons(*(QUICK if quick else (topologies, ())), jobs),
+        comparisons=catalog.comparisons(*(QUICK if quick else (topologies, ())), jobs, kept),
         rows=rows,
         errors=measured.summaries(rows),
         rankings=[ranking.ranking(*names, plans=12 if quick else ranking.PLANS) for names in workloads],
@@ -152,6 +159,7 @@ def main() -> int:
         "--pairs", default="", metavar="T/W,...", help="make these rows of the page anew, and no others"
     )
     parser.add_argument("--jobs", type=int, metavar="N", help="processes (default: one for each core)")
+    parser.add_argument("--kept", type=Path, metavar="FILE", help="go on with the pairs that an earlier run left here")
     parser.add_argument("--quick", action="store_true", help="a part of the catalog, fewer plans")
     wanted = parser.parse_args()
     topologies = tuple(filter(None, wanted.topologies.split(",")))
@@ -162,7 +170,8 @@ def main() -> int:
             )
         )
         return 0
-    found = findings(wanted.folder, quick=wanted.quick, topologies=topologies, jobs=wanted.jobs)
+    kept = None if wanted.kept is None else catalog.KeptPairs(wanted.kept)
+    found = findings(wanted.folder, quick=wanted.quick, topologies=topologies, jobs=wanted.jobs, kept=kept)
     if wanted.docs:
         PAGE.write_text(page(found))
     if wanted.json:

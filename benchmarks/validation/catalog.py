@@ -1,9 +1,14 @@
 """Estimate and simulation of a quick plan for every workload of the catalog on every topology that it fits."""
 
+import functools
+import hashlib
 import itertools
+import json
 import sys
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -41,6 +46,8 @@ STAGE_OF_TASKS = {
     "overhead": "overhead",
 }
 """Stages by the beginning of a task's name; other tasks belong to the dense part."""
+ROOT = Path(__file__).parents[2]
+"""Of the checkout."""
 PROGRESS = 50
 """Pairs between two lines on stderr."""
 
@@ -79,6 +86,52 @@ class Comparison:
     def drawn_difference(self) -> float:
         """The same of the simulation with rows of its own."""
         return self.drawn_s / self.estimate_s - 1
+
+
+@dataclass(frozen=True)
+class KeptPairs:
+    """A file that has a line for each pair that was compared, so that what ended early goes on where it was."""
+
+    path: Path
+
+    def read(self) -> dict[tuple[str, str], Comparison | None]:
+        """Those that it has; none where there is no such file. None stands for a pair that does not fit.
+
+        Raises ValueError where some are of other sources than today's.
+        """
+        found = dict[tuple[str, str], Comparison | None]()
+        for line in self.path.read_text().splitlines() if self.path.exists() else ():
+            each = json.loads(line)
+            if each["sources"] != sources_digest():
+                raise ValueError(f"{self.path} has pairs of other sources or coefficients; name another file")
+            found[each["topology"], each["workload"]] = _comparison(each["comparison"])
+        return found
+
+    def add(self, pair: tuple[str, str], found: Comparison | None) -> None:
+        """One more."""
+        comparison = None if found is None else asdict(found)
+        line = {"sources": sources_digest(), "topology": pair[0], "workload": pair[1], "comparison": comparison}
+        with self.path.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+
+
+def _comparison(fields: dict[str, Any] | None) -> Comparison | None:
+    """What `asdict` made of one."""
+    if fields is None:
+        return None
+    cause = fields.pop("cause")
+    return Comparison(**fields, cause=None if cause is None else Cause(**cause))
+
+
+@functools.cache
+def sources_digest() -> str:
+    """A digest of the code and the coefficients that plans and simulations rest on."""
+    digest = hashlib.sha256()
+    for package in ("cost_models", "planner", "topologies"):
+        for path in sorted((ROOT / package).rglob("*")):
+            if path.suffix in (".py", ".yaml"):
+                digest.update(f"{path.relative_to(ROOT)}\n".encode() + path.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 def compare(topology: str, workload: str) -> Comparison | None:
@@ -138,14 +191,24 @@ def _stage(plan: Plan) -> str:
 
 
 def comparisons(
-    topologies: tuple[str, ...] = (), workloads: tuple[str, ...] = (), jobs: int | None = None
+    topologies: tuple[str, ...] = (),
+    workloads: tuple[str, ...] = (),
+    jobs: int | None = None,
+    kept: KeptPairs | None = None,
 ) -> list[Comparison]:
-    """Every pair that fits; of the catalog, unless some are named. In `jobs` processes, one for each core if None."""
+    """Every pair that fits; of the catalog, unless some are named. In `jobs` processes, one for each core if None.
+
+    Pairs that `kept` has are not compared again; the others are added to it, each as soon as it is compared.
+    """
     pairs = list(itertools.product(topologies or TOPOLOGIES.names(), workloads or WORKLOADS.names()))
-    found: list[Comparison] = []
+    found = {} if kept is None else kept.read()
+    missing = [pair for pair in pairs if pair not in found]
     with ProcessPoolExecutor(jobs) as pool:
-        for number, each in enumerate(pool.map(compare, *zip(*pairs, strict=True)), start=1):
-            found += [] if each is None else [each]
+        compared = pool.map(compare, *zip(*missing, strict=True)) if missing else iter(())
+        for number, (pair, each) in enumerate(zip(missing, compared, strict=True), start=1):
+            found[pair] = each
+            if kept is not None:
+                kept.add(pair, each)
             if number % PROGRESS == 0:
-                print(f"{number} of {len(pairs)} pairs", file=sys.stderr)
-    return found
+                print(f"{number} of {len(missing)} pairs", file=sys.stderr)
+    return [each for pair in pairs if (each := found[pair]) is not None]

@@ -1,6 +1,7 @@
 """The validation of the simulator: its figures hold, and a figure that does not is named."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -58,6 +59,22 @@ def test_rows_are_made_anew_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "| c | w | 4.000 ms | 4.100 ms | +2.5% | +5.0% |\n" in remade
     with pytest.raises(ValueError, match="no row of the page is of d/w"):
         with_pairs(text, [("d", "w")])
+
+
+def test_pairs_are_kept_until_their_sources_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second run compares what the first did not; pairs of other sources are refused by their file's name."""
+    kept = catalog.KeptPairs(tmp_path / "pairs.jsonl")
+    cause = catalog.Cause("dense", -0.01, -0.02)
+    held = {("cpu", "a"): catalog.Comparison("cpu", "a", 1e-3, 2e-3, 3e-3, cause), ("cpu", "b"): None}
+    for pair, found in held.items():
+        kept.add(pair, found)
+    assert kept.read() == held
+    (anew,) = catalog.comparisons(("cpu",), ("dlrm-v1",), 1, kept)
+    assert kept.read() == {**held, ("cpu", "dlrm-v1"): anew}
+    assert catalog.comparisons(("cpu",), ("a", "b", "dlrm-v1"), 1, kept) == [held["cpu", "a"], anew]
+    monkeypatch.setattr(catalog, "sources_digest", lambda: "other")
+    with pytest.raises(ValueError, match=r"pairs\.jsonl has pairs of other sources"):
+        kept.read()
 
 
 def test_ranks_of_a_switch_hold_alike() -> None:
