@@ -153,7 +153,10 @@ class Lookup:
         return self._in_turn(on_device, self._read_in_place(~self._meets_misses))
 
     def beside_misses(self) -> Loads:
-        """What kernels read and update in place of cached tables while the next batch's misses come, which it hides."""
+        """What kernels read and update in place of cached tables while the next batch's misses come, which it hides.
+
+        The dense part waits for what is read (`HOST_LINK`), and with it the sums of its gradients.
+        """
         read, updated = self._read_in_place(self._meets_misses), self._updated_in_place(self._meets_misses)
         none = BlockLoad(by_rows=np.zeros(len(self._blocks)))
         both = {
@@ -161,7 +164,8 @@ class Lookup:
             for name, each in read.items()
         }
         loads = self._in_turn(none, both)
-        return loads | dict.fromkeys((HOST_LINK_OUT, HOST_LINK_IN), loads[DEVICE])
+        before = self._in_turn(none, read)[DEVICE]
+        return loads | dict.fromkeys((HOST_LINK_OUT, HOST_LINK_IN), loads[DEVICE]) | {HOST_LINK: before}
 
     def _read_in_place(self, counted: NDArray[np.bool_]) -> dict[MemoryTier, _Crossing]:
         """What the forward pass reads in place of each memory, of the blocks that are `counted` [n]."""

@@ -34,6 +34,7 @@ from cost_models.resources import (
 )
 from cost_models.shards import BELOW_HBM, BYTE_ADDRESSABLE, Floats, Ints, MemoryTier
 from cost_models.stages import CUT_TERMS, STAGES, TERMS, Over, StepSetting, hidden_stages, stage_of_terms
+from cost_models.term_rates import GRADIENTS, IN_TOWER, INSIDE, PEERS, REDUCED, card_bytes_per_s
 from cost_models.uplinks import Uplink, exchange_uplinks, most_sharing, sum_uplinks
 from cost_models.workload.models import Workload
 from topologies.cluster import Topology
@@ -41,33 +42,10 @@ from topologies.fabric import Fabric
 
 _EXCHANGED = frozenset({"output_dist", "gradient_dist"})
 """Terms whose hierarchical exchange may come in phases."""
-_REDUCED = frozenset(
-    {"all_reduce", "tower_all_reduce", "replica_all_reduce", "replica_sync", "dense_units", *CUT_TERMS.values()}
-)
-_GRADIENTS = frozenset({"all_reduce", "tower_all_reduce"})
-_NODE_SUMS = frozenset({"node_sums", "node_sums_backward"})
 _BY_CARD = ("nic", "uplink")
-_PEERS = frozenset({"peers", "peers_backward"})
-_INSIDE = frozenset({"output_intra_host", "gradient_intra_host"})
-"""Stages whose exchange does not leave towers."""
-_IN_TOWER = _INSIDE | {"tower_all_reduce"}
-"""Terms of what does not leave them, nor the switches above them that are oversubscribed."""
 _EXCHANGE = tuple(Resource(kind, way) for kind in ("link", "nic") for way in WAYS)
 _HOPS: tuple[Hops, Hops] = ("exchange_hops_s", "reduction_hops_s")
 """Fields of a kind of rank: the latency that the library adds in an exchange, and in a reduction."""
-
-
-def _card_bytes_per_s(term: str, kind: RankKind) -> float:
-    """What a card achieves in the collective of a term."""
-    if term == "tower_all_reduce":
-        return kind.in_tower.all_reduce_bytes_per_s
-    if term in _REDUCED:
-        return kind.nic_all_reduce
-    if term in _PEERS:
-        return kind.nic_peers
-    if term in _INSIDE:
-        return kind.nic_in_tower
-    return kind.nic_node_sums if term in _NODE_SUMS else kind.nic_all_to_all
 
 
 class Schedule:
@@ -224,9 +202,11 @@ class Schedule:
         return self._targets[asked]
 
     def _list_targets(self, term: str, resource: Resource, kind: int) -> list[tuple[int, float]]:
+        if term == "beside_misses" and resource == HOST_LINK:
+            return self._before_sums(kind)
         reached = [(resource, 1.0)]
         sums_up = self._sum_uplinks.get(term)
-        if resource.kind == "nic" and term not in _IN_TOWER:
+        if resource.kind == "nic" and term not in IN_TOWER:
             climbs = self._climbs(term, kind) if sums_up is None else 1.0
             reached += [
                 (uplink.resource, float(uplink.seconds_per_card_second[kind]) * climbs)
@@ -239,7 +219,7 @@ class Schedule:
                 reached.append((uplink, 1 / most_sharing(self.resource_of_rank(uplink), self.kind_of_rank == kind)))
         if term == "input_dist" and self.ids_overlap:
             reached = [(replace(one, with_ids=True), factor) for one, factor in reached]
-        elif term in _GRADIENTS and self.all_reduce_meets_ids:
+        elif term in GRADIENTS and self.all_reduce_meets_ids:
             reached += [(replace(one, with_ids=True), factor) for one, factor in reached]
         elif term == "beside_misses" and resource != DEVICE:
             reached.append((replace(resource, in_place=True), 1.0))
@@ -251,12 +231,23 @@ class Schedule:
         columns = (self._target(term, one, factor, kind) for one, factor in reached)
         return [(column, factor) for column, factor in columns if column is not None]
 
+    def _before_sums(self, kind: int) -> list[tuple[int, float]]:
+        """What sums of gradients beside the dense part wait for: a second of each rank that shares their links."""
+        if self.stage_of_term.get("all_reduce") != "dense":
+            return []
+        of_kind = self.kind_of_rank == kind
+        return [
+            (number, 1 / most_sharing(self.resource_of_rank(column.resource), of_kind))
+            for number, column in enumerate(self.columns)
+            if self.stages[column.stage] == "dense" and column.resource.carries_sums
+        ]
+
     def _climbs(self, term: str, kind: int) -> float:
         """What a second of a term's traffic on a card of a kind of rank puts on oversubscribed switches above it, over
         what a second of an all-to-all does."""
         own = self._kinds[kind]
-        rates = _card_bytes_per_s(term, own) / own.nic_all_to_all if math.isfinite(own.nic_all_to_all) else 1.0
-        return rates / own.beyond_tower if term in _PEERS else rates
+        rates = card_bytes_per_s(term, own) / own.nic_all_to_all if math.isfinite(own.nic_all_to_all) else 1.0
+        return rates / own.beyond_tower if term in PEERS else rates
 
     def _target(self, term: str, resource: Resource, factor: float, kind: int) -> tuple[int | None, float]:
         """The column of what carries a term's traffic of a resource, and its seconds for one of the resource's."""
@@ -275,9 +266,9 @@ class Schedule:
         do not cross it."""
         own = self._kinds_in(term)[kind]
         if resource.kind == "link" and own.exchanges_over_pcie:
-            rate = own.link_all_reduce if term in _REDUCED else own.link_all_to_all
+            rate = own.link_all_reduce if term in REDUCED else own.link_all_to_all
         elif resource.kind == "nic" and own.cards_over_pcie:
-            rate = _card_bytes_per_s(term, own)
+            rate = card_bytes_per_s(term, own)
         else:
             return 0.0
         return rate / own.host_link_bytes_per_s(rate) if math.isfinite(rate) else 0.0
@@ -324,10 +315,10 @@ class Schedule:
         return self._lines(CUT_TERMS["dense"])
 
     def _lines(self, stage: str) -> tuple[ExchangeLine, ...]:
-        kinds, reduces = self._kinds_in(stage), stage in _REDUCED
+        kinds, reduces = self._kinds_in(stage), stage in REDUCED
         leaves, library_s = leave_domains(kinds), self._software.collective_latency_s.value
         protocols = [kind.reduction_protocols if reduces else kind.exchange_protocols for kind in kinds]
-        if stage in _INSIDE:
+        if stage in INSIDE:
             if "nic" in self._tower_links:
                 return exchange_lines(protocols, library_s + path_latency_s(self._topology, kinds, "tower_hops_s"), max)
             return exchange_lines(protocols, library_s + inside_latency_s(self._topology), lambda inside_s, _: inside_s)

@@ -246,7 +246,7 @@ class StepBase:
         """The columns of the dense part's stage that have the sums of its gradients, and nothing that comes before."""
         stage = self.schedule.stages.index("dense")
         columns = enumerate(self.schedule.columns)
-        return [c for c, column in columns if column.stage == stage and _is_of_sums(column.resource)]
+        return [c for c, column in columns if column.stage == stage and column.resource.carries_sums]
 
     def most_hidden_sums(self) -> Floats:
         """[K, C] of what sums of gradients load in the stage of the dense part, the most that goes on after it."""
@@ -356,11 +356,6 @@ class StepBase:
                 sharing = np.bincount(self.schedule.resource_of_rank(column.resource))
                 busy_s = np.maximum(busy_s, self.loads[:, c] * sharing.max())
         return tuple(busy_s.tolist())
-
-
-def _is_of_sums(resource: Resource) -> bool:
-    """Whether a resource of the dense part's stage carries the sums of its gradients, and nothing that comes before."""
-    return resource.kind in ("link", "nic", "uplink") and not resource.with_ids
 
 
 def _over_links(busy_s: tuple[Floats, Floats], kind: int) -> dict[Resource, float]:

@@ -19,6 +19,7 @@ from cost_models.shards import DATA_PARALLEL, PlacedShards
 from cost_models.simulator.conditions import Conditions
 from cost_models.simulator.simulation import simulate
 from cost_models.workload.loading import WORKLOADS, load_workload
+from planner.diagnosis.drift import DRIFTED, stage_drift
 from planner.document.plan import Plan
 from planner.document.planned import placed_shards, planned_inputs
 from planner.formulation.formulation import Formulation
@@ -32,20 +33,6 @@ from topologies.loading import TOPOLOGIES, load_topology
 
 LIMITS = SearchLimits(gap=0.2, effort=0)
 """Of a quick plan: the first one that is less than a fifth above its bound."""
-NOTABLE = 0.10
-STAGE_OF_TASKS = {
-    "lookup": "lookup_forward",
-    "cache fetch": "cache_fetch",
-    "embedding update": "lookup_backward",
-    "all-reduce": "all_reduce",
-    "input dist": "input_dist",
-    "copy to device": "batch_copy",
-    "output dist": "output_dist",
-    "gradient dist": "gradient_dist",
-    "dense optimizer": "overhead",
-    "overhead": "overhead",
-}
-"""Stages by the beginning of a task's name; other tasks belong to the dense part."""
 ROOT = Path(__file__).parents[2]
 """Of the checkout."""
 PROGRESS = 50
@@ -146,7 +133,7 @@ def compare(topology: str, workload: str) -> Comparison | None:
     assert plan.simulated is not None
     estimate, played = plan.objective.step_s, plan.simulated.step_s
     drawn = simulate_plan(plan, conditions=Conditions(draws_rows=True)).step_s
-    notable = abs(played / estimate - 1) > NOTABLE
+    notable = abs(played / estimate - 1) > DRIFTED
     return Comparison(topology, workload, estimate, played, drawn, _cause(model, plan) if notable else None)
 
 
@@ -180,14 +167,9 @@ def alike_within_switches(model: CostModel, placed: PlacedShards) -> PlacedShard
 
 def _stage(plan: Plan) -> str:
     """The stage whose time differs most."""
-    played: dict[str, float] = {}
-    for share in simulate_plan(plan).critical_path():
-        stage = next((of for begin, of in STAGE_OF_TASKS.items() if share.task.startswith(begin)), "dense")
-        played[stage] = played.get(stage, 0.0) + share.seconds
-    stages = {stage.name: stage.seconds for stage in plan.stages}
-    worst = max({*stages, *played}, key=lambda name: abs(played.get(name, 0.0) - stages.get(name, 0.0)))
-    was, now = stages.get(worst, 0.0), played.get(worst, 0.0)
-    return f"{worst}: {was * 1e3:.2f} ms estimated, {now * 1e3:.2f} ms on the played critical path"
+    most = stage_drift(plan)
+    was, now = most.estimated_s * 1e3, most.played_s * 1e3
+    return f"{most.stage}: {was:.2f} ms estimated, {now:.2f} ms on the played critical path"
 
 
 def comparisons(

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from benchmarks.validation import catalog
 from benchmarks.validation.catalog import Comparison
+from planner.diagnosis.drift import DRIFTED
 
 HEADING = "## Against the estimate\n"
 ALL_PAIRS = "All pairs:\n"
@@ -20,8 +21,8 @@ def against_the_estimate(comparisons: Sequence[Comparison]) -> str:
     topologies = ", ".join(dict.fromkeys(each.topology for each in comparisons))
     near = sum(abs(each.difference) <= 0.03 for each in comparisons)
     share = f"{near} of {len(comparisons)} pairs of topology and workload are within 3 %"
-    own = sum(abs(each.drawn_difference) <= catalog.NOTABLE for each in comparisons)
-    share += f"; with rows that the simulator draws and counts itself, {own} within {catalog.NOTABLE * 100:.0f} %"
+    own = sum(abs(each.drawn_difference) <= DRIFTED for each in comparisons)
+    share += f"; with rows that the simulator draws and counts itself, {own} within {DRIFTED * 100:.0f} %"
     return "\n".join(
         [
             HEADING,
@@ -61,10 +62,10 @@ def _differing(comparisons: Sequence[Comparison]) -> str:
         if each.cause is not None
     ]
     if not rows:
-        return f"None differs by more than {catalog.NOTABLE * 100:.0f} %.\n"
+        return f"None differs by more than {DRIFTED * 100:.0f} %.\n"
     header = ("topology", "workload", "difference", "most in", "ranks of a switch alike", "`planner plan --effort 0`")
     return (
-        f"Where they differ by more than {catalog.NOTABLE * 100:.0f} %: in which stage most, what is left of the"
+        f"Where they differ by more than {DRIFTED * 100:.0f} %: in which stage most, what is left of the"
         " difference where the ranks of each PCIe switch are given equal parts of what they hold together, and how much"
         f" the plan differs that `planner plan --effort 0` makes, whose search goes on:\n\n{table(header, rows)}"
     )
@@ -84,7 +85,7 @@ def with_pairs(text: str, pairs: Sequence[tuple[str, str]]) -> str:
     if unknown := [f"{topology}/{workload}" for topology, workload in pairs if (topology, workload) not in lines]:
         raise ValueError(f"no row of the page is of {', '.join(unknown)}")
     held = {pair: _held(line) for pair, line in lines.items()}
-    anew = [pair for pair, each in held.items() if pair in pairs or abs(each.difference) > catalog.NOTABLE]
+    anew = [pair for pair, each in held.items() if pair in pairs or abs(each.difference) > DRIFTED]
     for pair in anew:
         found = catalog.compare(*pair)
         if found is None:

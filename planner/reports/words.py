@@ -18,6 +18,7 @@ from cost_models.shards import PlacedShards
 from cost_models.step_costs import StepCosts
 from cost_models.workload.models import Workload
 from cost_models.workload.table_profile import TableProfile
+from planner.diagnosis.drift import DRIFTED, drift, stage_drift
 from planner.diagnosis.fixed_part import FixedPart
 from planner.document.plan import Objective, Plan
 from planner.problem.goals import CROWDED
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
 
 FIXED = "(launches, dense part)"
 """What reports call a contributor that is no table."""
-DRIFTED = 0.1
-"""How much shorter than the estimate, as a share, a simulated step is for which a reason is given."""
 
 
 def resource_words(resource: Resource, topology: Topology) -> str:
@@ -78,16 +77,30 @@ def crowded(plan: Plan) -> str | None:
 
 
 def render_drift(plan: Plan, console: "Console") -> None:
-    """Print why the simulated step is much shorter than the estimate, where it is."""
-    if plan.simulated is None or plan.objective is None or plan.provenance.cost_model != "physical":
-        return
-    if plan.simulated.step_s < (1 - DRIFTED) * plan.objective.step_s:
+    """Print why the simulated step is much shorter or longer than the estimate, where it is."""
+    if drift(plan) < -DRIFTED:
         console.print(
             "The simulated step is much shorter than the estimate, a sum of stages that each take as long as on their"
             " slowest rank: simulated ranks that are done early go on until they wait for others. The bound holds for"
             " the estimate; a simulated step may be shorter than that."
         )
         console.print()
+    elif (longer := longer_than_estimated(plan)) is not None:
+        console.print(f"Warning: {longer}.")
+        console.print()
+
+
+def longer_than_estimated(plan: Plan) -> str | None:
+    """A warning where the simulated step is much longer than the estimate: in which stage most; else None."""
+    if drift(plan) <= DRIFTED:
+        return None
+    most = stage_drift(plan)
+    return (
+        f"the simulated step is {drift(plan):.0%} longer than the estimate, most in {most.stage}:"
+        f" {format_seconds(most.estimated_s)} estimated, {format_seconds(most.played_s)} on the critical path, as"
+        " what the estimate hides there behind other work waits for it; gap and bound are of the estimate, and"
+        " planner simulate shows what waits"
+    )
 
 
 def roots_words(objective: Objective, model: CostModel) -> str | None:

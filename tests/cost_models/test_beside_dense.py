@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cost_models.shards import HBM, TABLE_WISE, Blocks, PlacedShards
+from cost_models.shards import DDR_CACHED, HBM, TABLE_WISE, Blocks, PlacedShards
 from cost_models.simulator.simulation import simulate
 from cost_models.step import StepModel
 from cost_models.workload.loading import load_workload
@@ -70,3 +70,19 @@ def test_sums_that_are_longer_than_the_dense_part_end_beside_the_update(width: i
     found = model.evaluate(placed)
     assert (found.stage_seconds >= 0).all()
     assert found.step_s == pytest.approx(simulate(model.topology, trained, placed, steps=1).step_s, rel=0.01)
+
+
+@pytest.mark.parametrize("parameters", [4_000_000, 16_000_000])
+@pytest.mark.parametrize("cached", [0.02, 0.1])
+def test_sums_wait_for_rows_that_the_lookup_reads_in_place(cached: float, parameters: int) -> None:
+    """Rows of cached tables that find no place, where sums of gradients over slow cards last longer than the dense
+    part: within 1 % of the simulated step."""
+    group = node_group("a", nodes=4, nic_bytes_per_s=3.125e9, ddr_bytes=400e9, cards_over_pcie=False)
+    tables = [{"rows": 5_000_000, "dim": 64, "pooling_factor": 20.0, "zipf_alpha": 0.8} for _ in range(8)]
+    dense = {"macs_per_sample": 1_000_000, "parameters": parameters}
+    model = StepModel(topology(group), workload(tables, pipeline="prefetch", global_batch=16384, dense=dense))
+    zeros = np.zeros(8, dtype=np.int64)
+    blocks = Blocks(np.arange(8), zeros + TABLE_WISE, zeros + DDR_CACHED, zeros + 64, np.full(8, cached))
+    placed = PlacedShards(blocks, np.arange(8), model.tables.rows, np.ones(8, dtype=bool))
+    simulated_s = simulate(model.topology, model.workload, placed, steps=1).step_s
+    assert model.evaluate(placed).step_s == pytest.approx(simulated_s, rel=0.02)

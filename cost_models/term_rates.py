@@ -1,0 +1,28 @@
+"""Which terms of a step are collectives of a kind, and what a card achieves in each."""
+
+from cost_models.kinds import RankKind
+from cost_models.stages import CUT_TERMS
+
+REDUCED = frozenset(
+    {"all_reduce", "tower_all_reduce", "replica_all_reduce", "replica_sync", "dense_units", *CUT_TERMS.values()}
+)
+GRADIENTS = frozenset({"all_reduce", "tower_all_reduce"})
+NODE_SUMS = frozenset({"node_sums", "node_sums_backward"})
+PEERS = frozenset({"peers", "peers_backward"})
+INSIDE = frozenset({"output_intra_host", "gradient_intra_host"})
+"""Stages whose exchange does not leave towers."""
+IN_TOWER = INSIDE | {"tower_all_reduce"}
+"""Terms of what does not leave them, nor the switches above them that are oversubscribed."""
+
+
+def card_bytes_per_s(term: str, kind: RankKind) -> float:
+    """What a card achieves in the collective of a term."""
+    if term == "tower_all_reduce":
+        return kind.in_tower.all_reduce_bytes_per_s
+    if term in REDUCED:
+        return kind.nic_all_reduce
+    if term in PEERS:
+        return kind.nic_peers
+    if term in INSIDE:
+        return kind.nic_in_tower
+    return kind.nic_node_sums if term in NODE_SUMS else kind.nic_all_to_all
