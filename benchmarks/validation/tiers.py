@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from benchmarks.validation.catalog import STAGE_OF_TASKS
 from cost_models.shards import (
     DDR,
     DDR_CACHED,
@@ -33,6 +32,7 @@ from cost_models.shards import (
 from cost_models.simulator.simulation import simulate
 from cost_models.step import StepModel
 from cost_models.workload.models import Workload
+from planner.diagnosis.drift import STAGE_OF_TASKS
 from planner.document.planned import placed_shards
 from planner.planning import planning as api
 from topologies.cluster import Topology

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.accuracy.__main__ import FACTS
 from benchmarks.validation import __main__ as validation
-from benchmarks.validation import catalog, measured, ranking
+from benchmarks.validation import catalog, measured, questions, ranking
 from benchmarks.validation.section import HEADING, against_the_estimate, with_pairs
 from cost_models.shards import DATA_PARALLEL, HBM, TABLE_WISE, Blocks, PlacedShards
 
@@ -126,3 +126,16 @@ def test_random_plans_fit() -> None:
     small = ranking.load_topology("dgx-h100", overrides=["nodes.0.accelerators.hbm.capacity=1GB"])
     with pytest.raises(ValueError, match="0 of 1 random plans fit"):
         list(ranking.feasible_plans(ranking.cost_model("physical", small, ranking.load_workload("dlrm-v1")), 1, seed=0))
+
+
+def test_random_questions_follow_from_their_number(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Drawn alike again and again; some are answered, and a summary counts them."""
+    assert questions.question(3) == questions.question(3)
+    assert questions.question(3) != questions.question(4)
+    assert questions.question(3, without_overhead=True).workload.overhead == 0
+    assert len({questions.question(number).cluster.world_size for number in range(20)}) > 5
+    monkeypatch.setattr("sys.argv", ["questions", "--count", "2"])
+    assert questions.main() == 0
+    assert "2 of 2 questions have a plan: 0 are simulated more than a tenth longer" in capsys.readouterr().out
