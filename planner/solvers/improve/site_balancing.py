@@ -14,6 +14,7 @@ from planner.problem.arrays import Problem
 from planner.problem.numbers import Bools, Floats, Ints
 from planner.problem.rounding import ROUNDING_BYTES
 from planner.problem.site_bins import site_bins
+from planner.solvers.bound.load_steps import NEAR, common_amount, level_below
 from planner.solvers.improve.state import SearchState
 
 FIRST_STEP, LAST_STEP = 0.5, 0.02
@@ -27,6 +28,8 @@ SLOW = 0.1
 """Share of what is above the aim that a round must bring down, or else the aim is too low."""
 BLAMED = 0.1
 """Columns with more than this share of what is left above are those whose aim is too low."""
+ROOM = 0.08
+"""Share of a step by which a level must be above the mean to be aimed at: swaps need some room."""
 WORTH = 1e-3
 """Share of the penalty of both sites that a swap must take off."""
 
@@ -36,11 +39,11 @@ class Bins:
     """What a round works on. N sites, I blocks, D columns, M memories."""
 
     load: Floats
-    """[N, D] of the fullest rank of each site, above its aim (below zero: under it), in parts of the way to it."""
+    """[N, D] of the fullest rank of each site, above its aim (below zero: under it), in seconds or in shares of it."""
     room: Floats
     """[N, M] bytes of the fullest rank."""
     item_load: Floats
-    """[I, D] in the same parts."""
+    """[I, D] in the same unit."""
     item_bytes: Floats
     """[I, M]"""
     place: Ints
@@ -67,6 +70,7 @@ class SiteBalancer:
         block = block[self._items]
         largest = problem.row_shares.largest[0, block][:, None]
         self._load: Floats = problem.extremes.peak_load(0, block)
+        self._amounts = [common_amount(seconds) for seconds in self._load.T]
         self._bytes: Floats = problem.bytes_fixed[0, block] + problem.bytes_by_rows[0, block] * largest
 
     @property
@@ -80,13 +84,13 @@ class SiteBalancer:
             return False
         problem, state, first = self._shared.problem, self._shared, self._sites.first
         full = np.maximum.reduceat(state.loads.load, first, axis=1)
-        columns, aim_s, reach_s = self._aim(full)
+        columns, aim_s = self._aim(full)
         if (self._steps[problem.stage_of_column[columns]] <= LAST_STEP).all():
             return False
         bins = Bins(
-            ((full[columns] - aim_s[:, None]) / reach_s[:, None]).T,
+            (full[columns] - aim_s[:, None]).T,
             np.minimum.reduceat(state.loads.free, first, axis=1).T + ROUNDING_BYTES,
-            self._load[:, columns] / reach_s,
+            self._load[:, columns],
             self._bytes,
             state.group_site[self._items].copy(),
         )
@@ -109,21 +113,37 @@ class SiteBalancer:
         state.note()
         return True
 
-    def _aim(self, full: Floats) -> tuple[Ints, Floats, Floats]:
-        """Return columns, of those that are loaded alike one; for each the load to aim at, and the way there."""
-        problem, stage = self._shared.problem, self._shared.problem.stage_of_column
-        peak, longest = full.max(axis=1), np.zeros(len(problem.stage_constants))
+    def _aim(self, full: Floats) -> tuple[Ints, Floats]:
+        """Return columns, of those that are loaded alike one, and for each the load to aim at.
+
+        What is above an aim counts in seconds, whatever the stage: a stage that is far above its own would else allow
+        others to rise by as many times their way.
+        """
+        stage = self._shared.problem.stage_of_column
+        peak, longest = full.max(axis=1), np.zeros(len(self._steps))
         np.maximum.at(longest, stage, peak)
         near = np.flatnonzero((peak >= np.maximum(CRITICAL * longest[stage], 1e-15)) & self._load.any(axis=0))
         if self._target_s is None:
-            mean = np.zeros(len(longest))
-            np.maximum.at(mean, stage[near], full[near].mean(axis=1))
-            self._target_s = longest - np.where(self._steps > LAST_STEP, self._steps, 0.0) * (longest - mean)
+            self._target_s = self._targets(full, near, longest)
         _, kept = np.unique(np.round(full[near] / longest[stage[near], None], 9), axis=0, return_index=True)
         columns = near[np.sort(kept)]
-        aim_s = self._target_s[stage[columns]]
-        reach_s = np.maximum(longest[stage[columns]] - aim_s, 1e-4 * float(longest.sum()))
-        return columns, aim_s * (1 + 1e-9), reach_s
+        return columns, self._target_s[stage[columns]] * (1 + 1e-9)
+
+    def _targets(self, full: Floats, near: Ints, longest: Floats) -> Floats:
+        """Return what each stage [S] aims at: part of the way to its mean from its longest; where sites' loads come in
+        steps, the first one that all of them would be on, as there is nothing between."""
+        stage, mean = self._shared.problem.stage_of_column, np.zeros(len(longest))
+        np.maximum.at(mean, stage[near], full[near].mean(axis=1))
+        steps = np.where(self._steps > LAST_STEP, self._steps, 0.0)
+        target_s = longest - steps * (longest - mean)
+        for column in near[full[near].max(axis=1) >= longest[stage[near]]].tolist():
+            at, amount_s = int(stage[column]), self._amounts[column]
+            if amount_s:
+                least_s = longest[at] - steps[at] / FIRST_STEP * (longest[at] - mean[at]) + ROOM * amount_s
+                level_s = level_below(full[column], amount_s, float(least_s) + (1 - NEAR) * amount_s)
+                if level_s is not None:
+                    target_s[at] = min(level_s, longest[at])
+        return target_s
 
     def _swap_all(self, bins: Bins) -> None:
         """Let each site above the aim, the fullest first, make its best swap with one of some others; where these are
@@ -156,14 +176,13 @@ def swap(bins: Bins, site: int, other: int) -> bool:
     whether there is."""
     own, theirs = np.flatnonzero(bins.place == site), np.flatnonzero(bins.place == other)
     out, into = _with_nothing(bins.item_load[own]), _with_nothing(bins.item_load[theirs])
-    value = _penalties(bins.load[site], bins.load[other], out, into)
-    now = float(bins.penalty(bins.load[[site, other]]).sum())
     out_bytes, into_bytes = _with_nothing(bins.item_bytes[own]), _with_nothing(bins.item_bytes[theirs])
-    _bar_what_overfills(value, out_bytes, into_bytes, bins.room[other], bins.room[site])
-    at = int(value.argmin())
-    if value.flat[at] >= (1 - WORTH) * now:
+    fitting = _fitting(out_bytes, into_bytes, bins.room[other], bins.room[site])
+    most = (1 - WORTH) * float(bins.penalty(bins.load[[site, other]]).sum())
+    best = _best_pair(bins.load[site], bins.load[other], out, into, fitting, most)
+    if best is None:
         return False
-    gone, come = divmod(at, value.shape[1])
+    gone, come = best
     less, size = out[gone] - into[come], out_bytes[gone] - into_bytes[come]
     bins.load[site] -= less
     bins.load[other] += less
@@ -179,21 +198,36 @@ def _with_nothing(amounts: Floats) -> Floats:
     return np.concatenate([amounts, np.zeros((1, amounts.shape[1]))])
 
 
-def _penalties(here: Floats, there: Floats, out: Floats, into: Floats) -> Floats:
-    """Return the penalty [n, m] of two sites of loads [D] once blocks `out` [n, D] have gone there and blocks `into`
-    [m, D] have come; column by column, without those in which neither can come to be above its aim."""
-    sums = np.zeros((2, len(out), len(into)))
-    for d in np.flatnonzero((here + into.max(axis=0) > 0) | (there + out.max(axis=0) > 0)).tolist():
-        less = out[:, d, None] - into[:, d]
-        for load, total in zip((here[d] - less, there[d] + less), sums, strict=True):
-            np.maximum(load, 0.0, out=load)
-            total += np.square(load, out=load)
-    return np.asarray(sums[0] + sums[1])
+def _best_pair(
+    here: Floats, there: Floats, out: Floats, into: Floats, fitting: Bools, most: float
+) -> tuple[int, int] | None:
+    """Return which block of `out` [n, D] and of `into` [m, D], of the pairs that are `fitting` [n, m], change places so
+    that the penalty of their two sites of loads [D] is least; None where that is not below `most`.
+
+    Column by column, those first that have least room for the largest blocks: pairs whose penalty is too much already
+    are left out of the next ones. So are columns in which neither site can come to be above its aim.
+    """
+    most_out, most_into = out.max(axis=0), into.max(axis=0)
+    columns = np.flatnonzero((here + most_into > 0) | (there + most_out > 0))
+    room = -(here + there)[columns] / (most_out + most_into)[columns]
+    gone, come = np.nonzero(fitting)
+    total = np.zeros(len(gone))
+    for d in columns[np.argsort(room, kind="stable")].tolist():
+        less = out[gone, d] - into[come, d]
+        total += np.square(np.maximum(here[d] - less, 0.0)) + np.square(np.maximum(there[d] + less, 0.0))
+        left = np.flatnonzero(total < most)
+        gone, come, total = gone[left], come[left], total[left]
+    if not len(total):
+        return None
+    at = int(total.argmin())
+    return int(gone[at]), int(come[at])
 
 
-def _bar_what_overfills(value: Floats, out: Floats, into: Floats, there: Floats, here: Floats) -> None:
-    """Make the `value` [n, m] infinite of sizes `out` [n, M] and `into` [m, M] that do not fit into so much room [M];
-    memories that have room for all of them are not looked at."""
+def _fitting(out: Floats, into: Floats, there: Floats, here: Floats) -> Bools:
+    """Return which pairs [n, m] of sizes `out` [n, M] and `into` [m, M] fit into so much room [M]; memories that have
+    room for all of them are not looked at."""
+    fitting = np.ones((len(out), len(into)), dtype=bool)
     for m in np.flatnonzero((out.max(axis=0) > there) | (into.max(axis=0) > here)).tolist():
         size = out[:, m, None] - into[:, m]
-        value[(size > there[m]) | (-size > here[m])] = np.inf
+        fitting &= (size <= there[m]) & (-size <= here[m])
+    return fitting

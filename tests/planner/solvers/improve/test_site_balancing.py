@@ -12,7 +12,8 @@ from planner.problem.load_state import load_state
 from planner.problem.placement import Placement
 from planner.problem.site_bins import MANY
 from planner.solvers.improve.improver import Improver
-from planner.solvers.improve.site_balancing import _bar_what_overfills, _penalties
+from planner.solvers.improve.site_balancing import LAST_STEP, SiteBalancer, _best_pair, _fitting
+from planner.solvers.improve.state import SearchState
 from tests.oracles.instances import node_group, topology, workload
 
 TABLES = 20 * MANY
@@ -73,22 +74,53 @@ def test_few_groups_are_left_to_other_moves() -> None:
 
 
 @pytest.mark.parametrize("columns", [1, 4, 9])
-def test_swaps_are_priced_as_one_by_one(columns: int) -> None:
-    """Every pair of blocks of two sites, or a block and none: the squares above the aim, added up; infinite where one
-    of two memories overflows."""
-    random = np.random.default_rng(columns)
-    here, there = random.normal(size=(2, columns))
-    out, into = (np.vstack([random.random((n, columns)), np.zeros(columns)]) for n in (5, 7))
-    here[0], there[0] = -9.0, -9.0  # far below the aim, whatever moves
-    value = _penalties(here, there, out, into)
-    out_bytes, into_bytes = (np.vstack([random.random((n, 2)), np.zeros(2)]) for n in (5, 7))
-    room, back = np.array([0.3, 9.0]), np.array([9.0, 0.4])
-    barred = value.copy()
-    _bar_what_overfills(barred, out_bytes, into_bytes, room, back)
-    for gone, come in np.ndindex(6, 8):
-        less, size = out[gone] - into[come], out_bytes[gone] - into_bytes[come]
-        alone = sum(max(a, 0.0) ** 2 for a in [*(here - less).tolist(), *(there + less).tolist()])
-        assert value[gone, come] == pytest.approx(alone, rel=1e-12, abs=1e-15)
-        fits = (size <= room).all() and (-size <= back).all()
-        assert barred[gone, come] == (value[gone, come] if fits else np.inf)
-    assert 0 < np.isinf(barred).sum() < barred.size
+def test_the_best_swap_is_the_best_one_by_one(columns: int) -> None:
+    """Of every pair of blocks of two sites, or a block and none, that fits two memories: by the squares above the aim,
+    added up."""
+    random, found = np.random.default_rng(columns), 0
+    for _ in range(20):
+        here, there = random.normal(size=(2, columns)) * 0.3
+        here[0], there[0] = 0.4, -0.2
+        out, into = (np.vstack([random.random((n, columns)) * 0.3, np.zeros(columns)]) for n in (5, 7))
+        out_bytes, into_bytes = (np.vstack([random.random((n, 2)), np.zeros(2)]) for n in (5, 7))
+        room, back = np.array([0.3, 9.0]), np.array([9.0, 0.4])
+        fitting = _fitting(out_bytes, into_bytes, room, back)
+        alone = np.full((6, 8), np.inf)
+        for gone, come in np.ndindex(6, 8):
+            less, size = out[gone] - into[come], out_bytes[gone] - into_bytes[come]
+            assert fitting[gone, come] == ((size <= room).all() and (-size <= back).all())
+            if fitting[gone, come]:
+                alone[gone, come] = sum(max(a, 0.0) ** 2 for a in [*(here - less).tolist(), *(there + less).tolist()])
+        assert 0 < fitting.sum() < fitting.size
+        now = float((np.maximum(np.stack([here, there]), 0.0) ** 2).sum())
+        best = _best_pair(here, there, out, into, fitting, now)
+        assert (best is None) == (alone.min() >= now)
+        assert best is None or alone[best] == pytest.approx(alone.min(), rel=1e-12, abs=1e-15)
+        found += best is not None
+    assert found > 5
+
+
+def test_where_loads_come_in_steps_sites_aim_at_one() -> None:
+    """At the first step that is above the mean, at once; once that is not reached, at what the fullest is on. All other
+    stages go half of the way."""
+    problem = _problem(MANY)
+    state = SearchState(problem, _at_random(problem, 0), 0)
+    balancer = SiteBalancer(state)
+    full = np.maximum.reduceat(state.loads.load, problem.node_start[:-1], axis=1)
+    columns, aim_s = balancer._aim(full)
+    in_steps = 0
+    for column, target_s in zip(columns.tolist(), aim_s.tolist(), strict=True):
+        steps = np.diff(np.unique(np.round(full[column], 12)))
+        longest_s, mean_s = full[column].max(), full[column].mean()
+        if len(steps) > 20:
+            assert target_s == pytest.approx((longest_s + mean_s) / 2, rel=1e-3)
+            continue
+        in_steps += 1
+        assert full[column].min() + np.round((target_s - full[column].min()) / steps.min()) * steps.min() == (
+            pytest.approx(target_s, rel=1e-6)
+        )
+        assert mean_s < target_s < mean_s + 1.1 * steps.min()
+    assert 0 < in_steps < len(columns)
+    balancer._steps[:], balancer._target_s = LAST_STEP, None
+    columns, aim_s = balancer._aim(full)
+    assert aim_s == pytest.approx(full[columns].max(axis=1), rel=1e-4)
