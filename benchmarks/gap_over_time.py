@@ -1,4 +1,4 @@
-"""The gap to the proven bound while the search goes on: `python -m benchmarks.gap_over_time [options]`.
+"""The gap to the bound that is proven by then while the search goes on: `python -m benchmarks.gap_over_time [options]`.
 
 Seconds are those of the process (`time.process_time`), so that other work on the machine does not count. Set
 OMP_NUM_THREADS=1.
@@ -27,23 +27,24 @@ def gaps(workload: str, topology: str, nodes: int | None, objective: str, second
     model = cost_model(objective, load_topology(topology, nodes=nodes), load_workload(workload))
     problem = build_problem(model, enumerate_options(model, Policy()))
     searched = time.process_time()
-    history: list[tuple[float, float]] = []
+    history: list[tuple[float, float, float]] = []
 
     def hear(_: str, best_s: float | None, bound_s: float | None) -> None:
         if best_s is not None and bound_s is not None:
-            history.append((time.process_time() - searched, best_s))
+            history.append((time.process_time() - searched, best_s, bound_s))
 
     found = solve(problem, SearchLimits(seconds, 0.0, None, seed, clock=time.process_time), hear)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(f"{workload} x {problem.world} ranks, seed {seed}: options {searched - began:.1f} s, {peak:.2f} GiB", end="")
-    if found.bound_s is None or not history:
+    if not history:
         print(f", {found.status}")
         return
     print(f", first plan {history[0][0]:.1f} s")
     for mark in [mark for mark in MARKS if mark < seconds] + [seconds]:
-        best = [step_s for at, step_s in history if at <= mark]
-        if best:
-            print(f"  {mark:6.0f} s  {min(best) / found.bound_s - 1:8.3%}", flush=True)
+        known = [(step_s, bound_s) for at, step_s, bound_s in history if at <= mark]
+        if known:
+            step_s, bound_s = known[-1]
+            print(f"  {mark:6.0f} s  {step_s / bound_s - 1:8.3%}", flush=True)
 
 
 def main() -> None:

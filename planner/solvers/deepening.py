@@ -72,6 +72,8 @@ class Deepening:
             return
         starts = _distinct(sorted(self._starts(), key=lambda start: start[1]))
         self._exhaustive_search.below_best()
+        if starts:
+            self.raiser.divide_by_time()
         if self._effort != 0:
             self._queue = self._passes.finalists(starts, self._start_portfolio.most_starts)
         self._aim()

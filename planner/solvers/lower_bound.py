@@ -21,6 +21,7 @@ from planner.solvers.bound.pattern_branching import PatternBranching
 from planner.solvers.bound.pattern_prices import Work
 from planner.solvers.bound.stage_cases import WORTHWHILE, Case, StageCaseSearch
 from planner.solvers.bound.threshold import least_of_stages, tighten
+from planner.solvers.bound.time_cases import TimeCases
 from planner.solvers.exhaustion import ExhaustiveSearch
 from planner.solvers.incumbent import Incumbent
 from planner.solvers.limits import SearchLimits, TimeShare
@@ -106,7 +107,7 @@ class BoundRaiser:
         )
         self._limits = limits
         self._tightened_s: float | None = None
-        self._is_strengthened = False
+        self._is_strengthened = self._is_divided = False
         self._cases: StageCaseSearch | None = None
         self._patterns: PatternBranching | None = None
         self._pattern_work, self._pattern_time = 0.0, TimeShare(PATTERN_SHARE, limits.clock)
@@ -183,6 +184,16 @@ class BoundRaiser:
             self._cases.run(incumbent.best_s, stage_seconds, CASE_ATTEMPTS, incumbent.clock.is_over)
         incumbent.raise_to(self._cases.whole.proven())
         return self._cases.weakest() if incumbent.bound.seconds > of_options_s * (1 + WORTHWHILE) else None
+
+    def divide_by_time(self) -> None:
+        """Raise the bound by three cases of one stage's time, where block types are too many for others; once."""
+        problem, incumbent = self._fluid.problem, self._incumbent
+        if len(problem.block_option) <= OPTION_CASE_BLOCKS or problem.kinds > 1:
+            return
+        if self._is_divided or incumbent.is_done() or incumbent.bound.seconds >= self._limits.useful_bound_s:
+            return
+        self._is_divided = True
+        incumbent.raise_to(TimeCases(self._fluid, self._relaxed).raised(incumbent.bound))
 
     def price_patterns(self, passes: int) -> None:
         """Raise the bound by prices of rank patterns, where it is loose and ranks hold few tables; anew where a pass of

@@ -43,6 +43,7 @@ def solve_relaxation(
     lone: Sequence[tuple[int, int]] = (),
     excess: float | None = None,
     target_s: float | None = None,
+    floors: Floats | None = None,
 ) -> FluidSolution:
     """Kelley's cutting planes until bound and relaxation differ by `tolerance`, relatively; or, where only that is
     asked, until it is clear whether the bound reaches `target_s`.
@@ -50,9 +51,11 @@ def solve_relaxation(
     `usable` [B] leaves blocks out and `headroom` below 1 leaves memory free: the result is then no bound of
     the whole problem, but a choice of options that is easier to place. Of the `lone` (table, stage) the stage lasts
     at least as long as the table's largest block; others are found where the optimum violates that by more than the
-    `excess`, a share of the step.
+    `excess`, a share of the step. `floors` [S] are the seconds that stages take in any case, where others than the
+    relaxation's own are to count.
     """
-    master = Master(fluid.problem, fluid.instances, fluid.shared_columns, fluid.capacity * headroom, fluid.floors)
+    floors = fluid.floors if floors is None else floors
+    master = Master(fluid.problem, fluid.instances, fluid.shared_columns, fluid.capacity * headroom, floors)
     pairs: list[tuple[int, int]] = []
     proposals: list[Ints] = []
     _hold(fluid, master, pairs, lone, proposals)
@@ -60,7 +63,7 @@ def solve_relaxation(
     best_bound, best = -np.inf, multipliers
     ceiling, searches = np.inf, 0 if excess is None else LONE_SEARCHES
     for _ in range(rounds):
-        value, choices = fluid.bound(multipliers, usable, headroom)
+        value, choices = fluid.bound(multipliers, usable, headroom, floors)
         if value > best_bound:
             best_bound, best = value, multipliers
         proposals.append(choices)
