@@ -8,6 +8,7 @@ import numpy as np
 
 from cost_models.cost_arrays import BlockMemory
 from cost_models.costs_at_lines import CostsAtLines
+from cost_models.kinds import RankKind
 from cost_models.memory import Batching, block_bytes, has_way_to_update, is_supported, stashed_bytes
 from cost_models.peak import GRADIENT_COPIES, Peak
 from cost_models.replication import Replication
@@ -17,6 +18,8 @@ from cost_models.shards import IS_STASHED, MEMORY_HBM, MEMORY_TIERS, Blocks, Flo
 class StepMemory(CostsAtLines):
     """A cost model that knows the bytes of blocks by tier."""
 
+    kinds: tuple[RankKind, ...]
+    """The hardware of each node group."""
     peak: Peak
     """What a rank holds beside its tables when it holds most."""
     batching: Batching
