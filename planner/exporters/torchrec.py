@@ -16,6 +16,7 @@ from planner.document.plan import Plan, TablePlan
 from planner.document.replicas import expect_one_world
 from planner.exporters.compressor_notes import compressor_notes
 from planner.exporters.formats import Exported, ExportRequest
+from planner.exporters.host_memory_notes import host_memory_notes
 from planner.exporters.modules import module_paths
 from planner.exporters.refusals import Placed, refuse
 from planner.exporters.stash_notes import expect_unstashed, stash_notes
@@ -55,13 +56,15 @@ def export_plan(request: ExportRequest) -> Exported:
 def _notes(plan: Plan) -> tuple[str, ...]:
     """What a trainer has to know beside the plan."""
     of_tables = (*qcomms_notes(plan), *_groups_notes(plan), *compressor_notes(plan), *stash_notes(plan))
-    return (*of_tables, *dense_notes(Placed.of(plan, "plan")))
+    placed = Placed.of(plan, "plan")
+    return (*of_tables, *dense_notes(placed), *host_memory_notes(placed))
 
 
 def export_constraints(request: ExportRequest) -> Exported:
     """Return ParameterConstraints; see `torchrec_constraints`."""
     document = torchrec_constraints(request.plan, source=request.source)
     notes = (*qcomms_notes(request.plan), *compressor_notes(request.plan), *stash_notes(request.plan))
+    notes += host_memory_notes(Placed.of(request.plan, request.source))
     return Exported(document, len(request.plan.tables), notes)
 
 
