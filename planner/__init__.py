@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from planner.document.plan import Plan, read_plan, write_plan
     from planner.formulation.policy import Policy, load_policy
     from planner.planning.planning import plan
-    from planner.reports.frames import shard_frame
+    from planner.reports.frames import plan_frame, shard_frame
     from planner.studies.run import run_study
     from planner.verification.verify import verify
     from topologies.loading import load_topology
@@ -24,6 +24,7 @@ __all__ = [
     "load_topology",
     "load_workload",
     "plan",
+    "plan_frame",
     "read_plan",
     "run_study",
     "shard_frame",
@@ -38,6 +39,7 @@ _HOMES = {
     "load_topology": "topologies.loading",
     "load_workload": "cost_models.workload.loading",
     "plan": "planner.planning.planning",
+    "plan_frame": "planner.reports.frames",
     "read_plan": "planner.document.plan",
     "run_study": "planner.studies.run",
     "shard_frame": "planner.reports.frames",
