@@ -14,7 +14,7 @@ from cost_models.amounts import NO_RESERVE, Amount, Reserve
 from cost_models.coefficients_used import CoefficientsUsed
 from cost_models.cost_arrays import BlockCosts, BlockMemory, Column
 from cost_models.error_bars import ErrorBars
-from cost_models.evaluation import Evaluation, critical_rank
+from cost_models.evaluation import ROUNDING, Evaluation, critical_rank
 from cost_models.replicas import Replicas
 from cost_models.resources import DEVICE, PCIE, Resource
 from cost_models.shards import (
@@ -320,7 +320,7 @@ class CostModel(ABC):
         busy = np.zeros((len(load), len(self.stages)))
         binding: list[Resource | None] = [None] * len(self.stages)
         for column, total in zip(self.columns, self.instance_loads(load).T, strict=True):
-            if total.max() > busy[:, column.stage].max():
+            if total.max() > busy[:, column.stage].max() * (1 + ROUNDING):  # of equal ones the first, on any machine
                 binding[column.stage] = column.resource
             busy[:, column.stage] = np.maximum(busy[:, column.stage], total)
         self.show_copy(busy)

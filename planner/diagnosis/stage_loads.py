@@ -5,7 +5,7 @@ from functools import cached_property
 
 import numpy as np
 
-from cost_models.evaluation import Evaluation
+from cost_models.evaluation import ROUNDING, Evaluation
 from cost_models.model import CostModel
 from cost_models.resources import Resource
 from cost_models.shards import PlacedShards
@@ -46,8 +46,9 @@ class StageLoads:
             resource, rank = self.evaluation.binding[s], self.stages[s].critical_rank
             columns = [c for c in columns if self.model.columns[c].resource == resource]
         elif columns:
-            columns = [max(columns, key=lambda c: float(self.instance_loads[rank, c]))]
-            columns = [c for c in columns if self.instance_loads[rank, c]]
+            loads = self.instance_loads[rank, columns]
+            longest = int(np.argmax(loads >= loads.max() * (1 - ROUNDING)))
+            columns = [columns[longest]] if loads[longest] else []
         if rank is None or not columns:  # of the batch copy, which no table changes
             return None
         instance = self.model.resource_of_rank(self.model.columns[columns[0]].resource)
@@ -99,7 +100,7 @@ class StageLoads:
                     tables_s = max(load - float(base[rank, c]), 0.0)
                     parts = max(fixed_s, 0.0), tables_s, max(-fixed_s, 0.0)
                     found.append(StageResource(group.name, column.resource, rank, *parts))
-        return tuple(sorted(found, key=lambda each: -each.seconds))
+        return tuple(sorted(found, key=lambda each: -float(f"{each.seconds:.9g}")))
 
     def id_sort_s(self, table: int) -> float:
         """The most seconds that sorting a table's ids takes of the update on any rank; 0 of ratings."""

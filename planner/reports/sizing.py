@@ -190,7 +190,9 @@ def _who(choice: ClusterChoice) -> str:
     assert answer is not None
     price = choice.bill.usd_per_hour
     cost = "" if price is None else f" at {price:,.2f} USD/h"
-    return f"{_label(choice)} with {_nodes(answer.nodes)} ({counted(answer.ranks, 'rank')}){cost}"
+    of_group = f" of {choice.case.group}" if len(choice.case.topology.nodes) > 1 else ""
+    ranks = counted(answer.ranks, "rank") + (" in all" if of_group else "")
+    return f"{_label(choice)} with {_nodes(answer.nodes)}{of_group} ({ranks}){cost}"
 
 
 def _label(choice: ClusterChoice) -> str:

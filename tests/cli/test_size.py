@@ -5,6 +5,7 @@ import io
 import json
 
 import pytest
+import yaml
 
 from planner.cli import values
 from planner.cli.exits import ExitCode
@@ -173,3 +174,16 @@ def test_wrong_fields_to_try_are_input_errors(size_several):
 def test_rates_have_thousands(text: str, per_s: float) -> None:
     """As people say throughputs; `m` is none of them, which might be milli."""
     assert values.rate("--target-qps", text) == per_s
+
+
+def test_the_nodes_of_one_group_among_several_are_called_by_it(run, tmp_path):
+    """Beside the ranks of the whole cluster."""
+    spec = yaml.safe_load(run("catalog", "show", "dgx-h100").stdout)
+    (group,) = spec["nodes"]
+    spec["nodes"] = [{**group, "name": "old"}, {**group, "name": "new", "count": 2}]
+    (tmp_path / "two.yaml").write_text(yaml.safe_dump(spec))
+    (tmp_path / "t.csv").write_text("name,rows,dim,pooling_factor\na,1000,16,1\n")
+    words = ("-t", tmp_path / "two.yaml", "-w", tmp_path / "t.csv", "--global-batch", 4096, "--no-each-tier")
+    shown = run("size", *words, "--fits", "--group", "new", "--max-nodes", 2, *QUICK, "-q")
+    assert shown.exit_code == 0, shown.stderr
+    assert "with 1 node of new (16 ranks in all)" in " ".join(shown.stdout.split())
