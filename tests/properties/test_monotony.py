@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from benchmarks.validation.ranking import random_shards
 from cost_models.registry import cost_model
-from cost_models.shards import SHARDINGS, USUAL_SHARDINGS, PlacedShards
+from cost_models.shards import HBM, SHARDINGS, USUAL_SHARDINGS, Blocks, PlacedShards
 from cost_models.simulator.simulation import simulate
 from tests.oracles.instances import node_group, topology, workload
 from topologies.cluster import Topology
@@ -191,3 +191,22 @@ def test_every_batch_takes_longer_than_the_one_before(sharding: str, software: s
     for judge in (Case.estimated_s, Case.played_s):
         steps = [judge(one) for one in each]
         assert steps == sorted(steps)
+
+
+def test_a_table_more_takes_less_of_the_ring_than_sums_wait_for() -> None:
+    """What sums around all ranks wait for is spread over the bytes of all tables: the one thing that lets an estimate
+    fall with a table more (decision 96), by less than the ring's own wait. The simulated step does not fall."""
+    cluster = topology(node_group("a", nodes=6, ranks=1))
+    tables = tuple({"rows": 10_000, "dim": dim, "pooling_factor": 2.0} for dim in (64, 64))
+    fields = {"software": "hugectr", "mode": "inference", "global_batch": 96}
+    model = cost_model("physical", cluster, workload(tables, **fields))
+    tables_of, ranks = np.repeat([0, 1], 6), np.tile(np.arange(6), 2)
+    sharding = np.repeat([SHARDINGS.index("row_wise"), SHARDINGS.index("data_parallel")], 6)
+    blocks = Blocks(tables_of, sharding, np.full(12, HBM), np.full(12, 64), np.zeros(12))
+    rows = np.where(tables_of == 1, 10_000, np.where(ranks < 5, 1667, 1665))
+    both = PlacedShards(blocks, ranks, rows, ranks == 0)
+    first = PlacedShards(blocks.take(np.arange(6)), ranks[:6], rows[:6], ranks[:6] == 0)
+    fewer, more = Case(cluster, tables[:1], fields, first), Case(cluster, tables, fields, both)
+    ring_s = max(kind.ring_hops_s for kind in model.kinds)
+    assert 0 < fewer.estimated_s() - more.estimated_s() < ring_s
+    assert more.played_s() >= fewer.played_s() * (1 - ROUNDING)
