@@ -19,6 +19,7 @@ from planner.solvers.integer.unlike_nodes import UnlikeNodes
 from planner.solvers.limits import SearchLimits
 from planner.solvers.lower_bound import LOOSE, BoundRaiser, bound_of, relaxed_optimum
 from planner.solvers.overfull_starts import OverfullStarts
+from planner.solvers.pattern_plans import PatternPlans
 from planner.solvers.start_portfolio import StartPortfolio
 
 GOOD_FIT = 0.02
@@ -46,6 +47,7 @@ class Deepening:
         self._start_portfolio = StartPortfolio(fluid, self.relaxed, incumbent)
         self._local = LocalSearch(fluid, self.relaxed.multipliers, incumbent)
         self._passes = Passes(fluid, self.relaxed, incumbent, self._local, limits.seed)
+        self._pattern_plans = PatternPlans(incumbent, self._passes, limits)
         self._overfull = OverfullStarts(
             fluid, self.relaxed, self._start_portfolio.tight, incumbent, self._local, limits.seed
         )
@@ -98,9 +100,11 @@ class Deepening:
         return bool(mask[self.relaxed.choices].all())
 
     def raise_bound(self, passes: int) -> None:
-        """Raise the bound as hard as is fit after so many passes; again from the better plan that this may find."""
+        """Raise the bound as hard as is fit after so many passes, and round what it is proven by; again from the better
+        plan that this may find."""
         for _ in range(2):
             self.raiser.raise_all(passes)
+            self._pattern_plans.run(self.raiser.patterns, passes)
 
     def outcome(self) -> Outcome:
         """Return what there is now."""

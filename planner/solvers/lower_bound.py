@@ -109,7 +109,8 @@ class BoundRaiser:
         self._tightened_s: float | None = None
         self._is_strengthened = self._is_divided = False
         self._cases: StageCaseSearch | None = None
-        self._patterns: PatternBranching | None = None
+        self.patterns: PatternBranching | None = None
+        """What proves the bound by prices of rank patterns; None where nothing does."""
         self._pattern_work, self._pattern_time = 0.0, TimeShare(PATTERN_SHARE, limits.clock)
         self._branches: BranchAndBound | None = None
         self._branched: tuple[float, int, float] | None = None
@@ -205,15 +206,15 @@ class BoundRaiser:
             return
         if not passes or not limits.pattern_work or not has_rank_patterns(problem):
             return
-        if self._patterns is None:
-            self._patterns = PatternBranching(self._fluid, incumbent.bound)
+        if self.patterns is None:
+            self.patterns = PatternBranching(self._fluid, incumbent.bound)
         if limits.effort is None:
-            self._price_in_time(self._patterns)
+            self._price_in_time(self.patterns)
             return
         work = Work(limits.pattern_work * passes - self._pattern_work)
         if work.left > 0:
             self._pattern_work += work.left
-            incumbent.raise_to(self._patterns.run(incumbent.best_s, work, incumbent.clock))
+            incumbent.raise_to(self.patterns.run(incumbent.best_s, work, incumbent.clock))
             self._pattern_work -= work.left
 
     def _price_in_time(self, patterns: PatternBranching) -> None:

@@ -15,9 +15,11 @@ from planner.certificates.pattern_trees import Division, PatternPrices, PatternT
 from planner.certificates.rank_patterns import PatternCase, PatternRules
 from planner.problem.arrays import Problem
 from planner.problem.numbers import Bools, Ints
+from planner.problem.placement import Placement
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.bound.pattern_master import PatternMaster
 from planner.solvers.bound.pattern_prices import PriceSearch, Work
+from planner.solvers.bound.pattern_rounding import PatternRounding
 from planner.solvers.limits import Clock
 
 CELLS = 4_000
@@ -74,6 +76,15 @@ class PatternBranching:
         """Look for prices that prove a threshold of all plans at once; return what is proven."""
         self._is_raised(self._whole, threshold_s, work, clock)
         return self._proven()
+
+    def rounded(self, threshold_s: float, work: Work, clock: Clock) -> Placement | None:
+        """Round what patterns need below a threshold, among the plans of which the least is proven; None where nothing
+        was priced there, or no table is left an option."""
+        case = min(self._leaves, key=lambda each: each.proven_s)
+        if case.search is None:
+            return None
+        rounding = PatternRounding(self._rules_of(threshold_s), case.leading, case.search, work, clock)
+        return rounding.placement()
 
     def _is_raised(self, case: Case, threshold_s: float, work: Work, clock: Clock) -> bool:
         """Look for prices that prove a threshold of a case; whether there are any."""
@@ -138,10 +149,7 @@ def _fluid_prices(rules: PatternRules, bound: Bound) -> PatternPrices:
 def _division(case: PatternCase, master: PatternMaster) -> Division | None:
     """Return where the optimum of a master is least decided; None where it decides everything."""
     problem = case.rules.problem
-    shares = master.option_shares()
-    of_lead = np.zeros(len(problem.block_option))
-    for (_, lead), share in shares.items():
-        of_lead[lead] += share
+    of_lead = master.lead_shares()
     of_option = np.add.reduceat(of_lead, problem.block_start[:-1])
     first, last = problem.block_start[:-1], problem.block_start[1:] - 1
     everywhere = np.logical_or.reduceat(problem.is_world_wide, first)

@@ -12,13 +12,14 @@ import bisect
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
 from planner.certificates.lagrangian import block_values, region_capacity
 from planner.certificates.pattern_trees import PatternPrices
 from planner.certificates.rank_patterns import PatternCase
+from planner.problem.arrays import Problem
 from planner.problem.numbers import Floats, Ints
 
 if TYPE_CHECKING:
@@ -51,6 +52,18 @@ class Columns:
     on_node: dict[tuple[tuple[int, int], ...], "pywraplp.Variable"] = field(default_factory=dict)
     on_rank: dict[tuple[int, tuple[tuple[int, int], ...]], "pywraplp.Variable"] = field(default_factory=dict)
     options: dict[tuple[int, tuple[tuple[int, int], ...]], "pywraplp.Variable"] = field(default_factory=dict)
+    leads: "list[tuple[int, pywraplp.Variable]]" = field(default_factory=list)
+    """The leading block of each cut of an option."""
+
+
+class Count(NamedTuple):
+    """How often an optimum has a content."""
+
+    content: Content
+    value: float
+    held: int
+    """It has it at least so often."""
+    variable: "pywraplp.Variable"
 
 
 class PatternMaster:
@@ -175,6 +188,7 @@ class PatternMaster:
             return False
         self.columns.options[key] = variable = self._variable(0.0)
         rules = self._case.rules
+        self.columns.leads.append((_lead(rules.problem, option, content), variable))
         self._tables[int(rules.problem.option_table[option])].SetCoefficient(variable, 1.0)
         self._cover(variable, content, rules.demand)
         size = sum((count * self._bytes[block] for block, count in content.items()), np.zeros(len(self._memory)))
@@ -197,16 +211,28 @@ class PatternMaster:
             np.array([row.dual_value() for row in self._tables]),
         )
 
-    def option_shares(self) -> dict[tuple[int, int], float]:
-        """How much of each option the optimum takes, by option and its leading block; nothing where there is none."""
-        problem, shares = self._case.rules.problem, dict[tuple[int, int], float]()
-        if not self._is_solved and self.solve() is None:
-            return shares
-        for (option, content), variable in self.columns.options.items():
-            widest = max((int(problem.block_units[block]), block) for block, _ in content)[1]
-            lead = widest if problem.option_units[option] else int(problem.block_start[option])
-            shares[option, lead] = shares.get((option, lead), 0.0) + variable.solution_value()
+    def lead_shares(self) -> Floats:
+        """[B] how much the optimum takes of options with each leading block; nothing where there is no optimum."""
+        shares = np.zeros(len(self._case.rules.problem.block_option))
+        if self._is_solved or self.solve() is not None:
+            for lead, variable in self.columns.leads:
+                shares[lead] += variable.solution_value()
         return shares
+
+    def counts(self, *, on_rank: bool) -> "list[Count]":
+        """How often the optimum has each content of nodes, or each pattern of ranks, and how often it must have it."""
+        if not self._is_solved and self.solve() is None:
+            return []
+        if on_rank:
+            pairs = [(content, variable) for (_, content), variable in self.columns.on_rank.items()]
+        else:
+            pairs = list(self.columns.on_node.items())
+        return [Count(dict(content), each.solution_value(), round(each.lb()), each) for content, each in pairs]
+
+    def hold(self, count: "Count", least: int) -> None:
+        """Have a content at least so often from now on."""
+        self._is_solved = False
+        count.variable.SetLb(float(least))
 
     def inherit(self, other: "PatternMaster") -> None:
         """Add the columns of the optimum of a case that this one is a part of, and others that cost little more."""
@@ -228,6 +254,13 @@ class PatternMaster:
         for option, content in _needed(other.columns.options):
             if is_usable(content):
                 self.add_option(option, dict(content))
+
+
+def _lead(problem: Problem, option: int, content: Content) -> int:
+    """The widest block of a splittable option; the first one of a fixed option."""
+    if not problem.option_units[option]:
+        return int(problem.block_start[option])
+    return max((int(problem.block_units[block]), block) for block in content)[1]
 
 
 _Key = TypeVar("_Key")

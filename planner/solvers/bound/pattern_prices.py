@@ -15,7 +15,7 @@ from planner.certificates.pattern_trees import PatternPrices
 from planner.certificates.rank_patterns import Knapsack, PatternCase, WholeCuts
 from planner.problem.numbers import Floats
 from planner.problem.rounding import COARSE_ROUNDING
-from planner.solvers.bound.pattern_master import MasterSolution, PatternMaster
+from planner.solvers.bound.pattern_master import Content, MasterSolution, PatternMaster
 from planner.solvers.limits import Clock
 
 SMOOTHING = 0.5
@@ -39,11 +39,14 @@ class Work:
     """Cells of bundles that may be looked at, in all."""
 
     left: float
+    spent: float = 0.0
 
-    def spend(self, case: PatternCase, pricings: int = 1) -> None:
-        """Count pricings of a case."""
+    def spend(self, case: PatternCase, pricings: int = 1, masters: int | None = None) -> None:
+        """Count pricings of a case, and as many solutions of the master, or so many."""
         bundles = len(case.on_rank.table) + len(case.on_node.table)
-        self.left -= pricings * (bundles * case.rules.cells + MASTER_WORK * int(case.usable.sum()))
+        solutions = pricings if masters is None else masters
+        cells = pricings * bundles * case.rules.cells + solutions * MASTER_WORK * int(case.usable.sum())
+        self.left, self.spent = self.left - cells, self.spent + cells
 
 
 @dataclass
@@ -86,6 +89,22 @@ class PriceSearch:
                 break
             query = _mean(self.best, self._solution.prices, smoothing)
         return None
+
+    def fits(self, pricings: int) -> bool:
+        """Add columns, at so many prices at most, until the master needs no more nodes than there are; whether it comes
+        to that."""
+        for _ in range(pricings):
+            self.work.spend(self.case, 0, 1)
+            self._solution = self.master.solve()
+            if self._solution is None or self._solution.nodes <= self.case.rules.nodes * (1 + COARSE_ROUNDING):
+                return self._solution is not None
+            if self.work.left <= 0 or self.clock.is_over() or not self._price(self._solution.prices):
+                return False
+        return False
+
+    def cells(self, content: Content) -> int:
+        """Cells that a content takes of each rank, beyond what is held there in any case."""
+        return max(sum(int(self.case.extra_cells[block]) * count for block, count in content.items()), 0)
 
     def _in_seconds(self) -> PatternPrices:
         """The best prices, where a node is worth its ranks' seconds."""

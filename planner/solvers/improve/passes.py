@@ -22,6 +22,7 @@ from planner.solvers.improve.repacking import Repacking
 from planner.solvers.improve.ruin_and_recreate import (
     COOLING,
     HOT_COOLING,
+    TEMPERATURES,
     Ruin,
     is_hot,
     may_ruin,
@@ -42,6 +43,8 @@ and of each best plan with all of it."""
 RECUTS_IN_VAIN, HOPELESS = 2, 0.005
 """Recuts of a start in a row that gain nothing, after which no others are tried; and the share of the step by which a
 recut of the best plan ends above it where those that promise less are left out."""
+MENDING_STEPS = 300
+"""Steps of ruin and recreate from a placement that is nearly one of a step in view."""
 BUILD_TABLES = 200
 """Tables up to which problems that tables go in and out of are also built up from nothing."""
 BUILD_MARGINS = (1.01, 1.03)
@@ -203,7 +206,24 @@ class Passes:
         problem = self._fluid.problem
         cooling = HOT_COOLING if is_hot(problem, number) else COOLING
         ruin.run(ruin_steps(problem, number), temperature_of(problem, number), incumbent.clock.is_over, cooling)
-        promising = []
+        self._search_from(ruin, step_s, seed)
+
+    def mend(self, placement: Placement, target_s: float, number: int) -> None:
+        """Put in the tables that a placement leaves out, and take a few out and put them back to come below a step of
+        its own: it is near to that, but for some ranks; then search locally, if that is better than all others."""
+        if not self._may_ruin or self._incumbent.is_done():
+            return
+        seed = self._seed + number
+        ruin = self._ruin(target_s, seed)
+        ruin.start_from(placement)
+        ruin.build()
+        ruin.run(MENDING_STEPS, TEMPERATURES[0], self._incumbent.clock.is_over, HOT_COOLING)
+        self._search_from(ruin, self._incumbent.best_s, seed)
+
+    def _search_from(self, ruin: Ruin, step_s: float, seed: int) -> None:
+        """Offer the best state of ruin and recreate if it is faster than `step_s`, and search locally from there, and
+        from the one of the least value."""
+        incumbent, promising = self._incumbent, []
         best, cheapest = ruin.best(), ruin.promising()
         if best is not None and ruin.best_s < step_s:
             incumbent.offer(best, ruin.best_s, "ruin and recreate")
