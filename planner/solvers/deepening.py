@@ -19,6 +19,7 @@ from planner.solvers.integer.unlike_nodes import UnlikeNodes
 from planner.solvers.limits import SearchLimits
 from planner.solvers.lower_bound import LOOSE, BoundRaiser, bound_of, relaxed_optimum
 from planner.solvers.overfull_starts import OverfullStarts
+from planner.solvers.packed_starts import PackedStarts
 from planner.solvers.pattern_plans import PatternPlans
 from planner.solvers.start_portfolio import StartPortfolio
 
@@ -122,6 +123,8 @@ class Deepening:
         """Divide the plans into cases by the times of stages, where the bound is loose, and begin with a plan that aims
         at the case with the least bound, if that is better than all others."""
         before_s, case = self.incumbent.best_s, self.raiser.divide()
+        if self._aim_packed():
+            return
         if case is None or case.relaxed is None:
             return
         portfolio = StartPortfolio(case.fluid, case.relaxed, self.incumbent)
@@ -129,6 +132,22 @@ class Deepening:
         if self._effort != 0:
             better = [start for start in self._passes.finalists(starts, portfolio.most_starts) if start[1] < before_s]
             self._queue[:0] = better[:1]
+
+    def _aim_packed(self) -> bool:
+        """Where there are few blocks on each of many sites, pack them as level as can be, by the case with the least
+        bound, begin with the best such plan, and divide the plans up to it; return whether there is one."""
+        case, portfolio = self.raiser.weakest(), self._start_portfolio
+        if case is None or case.relaxed is None or portfolio.most_starts > 1 or portfolio.is_scarce:
+            return False
+        packing = PackedStarts(case.fluid, case.relaxed, self.incumbent, self._seed)
+        if not packing.are_possible:
+            return False
+        starts = sorted(packing.starts(), key=lambda start: start[1])
+        if starts:
+            self.raiser.divide_by_stages()
+        if starts and self._effort != 0:
+            self._queue = starts[:1]
+        return bool(starts)
 
     def _uniform(self) -> list[Start]:
         """Return the plans whose nodes all hold the same, or are of two sorts, where most tables are alike and these

@@ -44,6 +44,9 @@ FEW_SHARDS = 3
 of them are alike."""
 CASE_ATTEMPTS = 6
 """Divisions and searches for functions of cases at most."""
+LARGE_ATTEMPTS, LARGE_PATIENCE = 10, 4
+"""The same of large problems of few blocks on each node, of two relaxations each; and after how many in vain they end:
+of cases that are alike all must rise before the bound does."""
 OPTION_ATTEMPTS = 4
 """Divisions by the options of a table at most: two problems are solved for each."""
 COMPANY_ATTEMPTS = 4
@@ -176,7 +179,7 @@ class BoundRaiser:
             return None
         if len(problem.block_option) > OPTION_CASE_BLOCKS or incumbent.bound.seconds >= self._limits.useful_bound_s:
             return None
-        self._cases = StageCaseSearch(self._fluid, self._relaxed, incumbent.bound)
+        self._cases = StageCaseSearch(self._fluid, self._relaxed, incumbent.bound, strengthens=self._is_small)
         self._cases.run_options(incumbent.best_s, OPTION_ATTEMPTS, incumbent.clock.is_over)
         self._cases.run_company(incumbent.best_s, COMPANY_ATTEMPTS, incumbent.clock.is_over)
         of_options_s = self._cases.whole.proven().seconds
@@ -195,6 +198,22 @@ class BoundRaiser:
             return
         self._is_divided = True
         incumbent.raise_to(TimeCases(self._fluid, self._relaxed).raised(incumbent.bound))
+
+    def weakest(self) -> Case | None:
+        """Return the case with the least bound, once plans are divided."""
+        return None if self._cases is None else self._cases.weakest()
+
+    def divide_by_stages(self) -> None:
+        """Raise the bound of a large problem by cases of how long stages last, up to the best plan."""
+        incumbent = self._incumbent
+        if self._cases is None or incumbent.best is None or incumbent.is_done():
+            return
+        problem = self._fluid.problem
+        stage_seconds = load_state(problem, incumbent.best[0]).stage_seconds() - problem.stage_constants
+        is_over = incumbent.clock.is_over
+        self._cases.forget_idle()
+        self._cases.run(incumbent.best_s, stage_seconds, LARGE_ATTEMPTS, is_over, LARGE_PATIENCE)
+        incumbent.raise_to(self._cases.whole.proven())
 
     def price_patterns(self, passes: int) -> None:
         """Raise the bound by prices of rank patterns, where it is loose and ranks hold few tables; anew where a pass of

@@ -71,6 +71,12 @@ class Case:
             yield from self.parts[1].leaves()
             yield from self.parts[2].leaves()
 
+    def every(self) -> "Iterator[Case]":
+        """Yield the case and all parts of it, the innermost first."""
+        for part in () if self.parts is None else self.parts[1:]:
+            yield from part.every()
+        yield self
+
     def proven(self) -> Bound:
         """Return the bound of the case, with those of its parts where they prove more."""
         if self.parts is None:
@@ -86,8 +92,10 @@ class Case:
 class StageCaseSearch:
     """Divides the plans of one problem as long as that raises the bound towards the step of a plan."""
 
-    def __init__(self, fluid: Fluid, relaxed: FluidSolution, bound: Bound) -> None:
+    def __init__(self, fluid: Fluid, relaxed: FluidSolution, bound: Bound, *, strengthens: bool = True) -> None:
+        """Cases are given dual feasible functions of their own where it `strengthens` them."""
         self.whole = Case(fluid, relaxed, bound, is_strengthened=True)
+        self._strengthens = strengthens
 
     @cached_property
     def _alike(self) -> Ints:
@@ -100,9 +108,15 @@ class StageCaseSearch:
         return min(self.whole.leaves(), key=lambda case: case.bound.seconds)
 
     def run(
-        self, step_s: float, stage_seconds: Floats, attempts: int, is_over: Callable[[], bool] = lambda: False
+        self,
+        step_s: float,
+        stage_seconds: Floats,
+        attempts: int,
+        is_over: Callable[[], bool] = lambda: False,
+        patience: int = PATIENCE,
     ) -> None:
-        """Make as many attempts to raise the bound, or fewer where they do not, or where it reaches `step_s`.
+        """Make as many attempts to raise the bound, or fewer where they do not, `patience` of them in a row, or where
+        it reaches `step_s`.
 
         `stage_seconds` [S] are those of the plan that takes so long, constants aside: where they are near the fluid
         optimum's, nothing is to be won.
@@ -114,7 +128,7 @@ class StageCaseSearch:
                 break
             now_s = self.whole.proven().seconds
             idle = 0 if now_s > best_s * (1 + WORTHWHILE) else idle + 1
-            if idle >= PATIENCE:
+            if idle >= patience:
                 break
             best_s = max(best_s, now_s)
 
@@ -127,6 +141,12 @@ class StageCaseSearch:
             if at is None or case.bound.seconds >= step_s or is_over():
                 break
             self._divide(case, at)
+
+    def forget_idle(self) -> None:
+        """Take back the divisions whose parts prove no more than what they divide: all parts would have to rise."""
+        for case in self.whole.every():
+            if case.parts is not None and case.proven().seconds <= case.bound.seconds:
+                case.parts = None
 
     def run_company(self, step_s: float, attempts: int, is_over: Callable[[], bool] = lambda: False) -> None:
         """Divide the weakest case so often at most by a time below which each rank holds a part of a table, as long as
@@ -167,7 +187,7 @@ class StageCaseSearch:
         assert whole.relaxed is not None
         relaxed = solve_relaxation(fluid, lone=whole.relaxed.lone)
         bound = Bound(relaxed.bound_s, relaxed.multipliers, None)
-        return Case(fluid, relaxed, max(bound, whole.bound, key=lambda each: each.seconds), is_strengthened=False)
+        return Case(fluid, relaxed, max(bound, whole.bound, key=lambda each: each.seconds), not self._strengthens)
 
 
 def _option_division(case: Case, alike: Ints) -> ReachDivision | MemoryDivision | None:

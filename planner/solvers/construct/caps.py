@@ -109,6 +109,20 @@ def _largest_share(problem: Problem, stage_seconds: Floats) -> Floats:
     return np.where(problem.is_world_wide, everywhere, somewhere)
 
 
+def small_blocks(problem: Problem, relaxed: FluidSolution, of_stage: float, led: Bools) -> Bools:
+    """Return the blocks [B] for starts of few blocks on each site: those that take at most the share `of_stage` of a
+    stage that none of the tables has `led` [S].
+
+    A table without any other option of such blocks keeps those of its smallest one, or is on all ranks.
+    """
+    size = _largest_of(_largest_pool_shares(problem) / POOL_CAPS[0])
+    seconds = _largest_share(problem, np.where(led, np.inf, relaxed.stage_seconds))
+    possible = problem.allowed.any(axis=0)
+    small = without_single_ranks(problem, _capped(problem, seconds, size, of_stage) & possible)
+    has_some = np.bincount(problem.table_of_block[small], minlength=problem.tables) > 0
+    return np.asarray(small | (possible & ~has_some[problem.table_of_block]))
+
+
 def _largest_pool_shares(problem: Problem) -> Floats:
     """Return the largest share of a pool of each tier [B, M] that one block takes, world-wide ones aside."""
     share = np.where(problem.allowed[..., None], problem.extremes.pool_demand, 0.0).max(axis=0)
