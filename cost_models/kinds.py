@@ -18,11 +18,7 @@ from cost_models.coefficients import (
     device_coefficients,
     link_coefficients,
 )
-from cost_models.collective_laws import (
-    CollectiveLaw,
-    Protocol,
-    collective_law,
-)
+from cost_models.collective_laws import CollectiveLaw, Protocol, collective_law
 from cost_models.groups import RankGroup
 from cost_models.memory_rates import MemoryRates, front_end_rate, memories_below_hbm, usable_bytes
 from cost_models.resources import FRONT_END, PCIE, Resource
@@ -31,11 +27,7 @@ from cost_models.software import software_of
 from cost_models.tiers import SHARED_BY
 from cost_models.workload.formats import wire_bytes as wire_bytes_of
 from cost_models.workload.models import Workload
-from topologies.cluster import (
-    MemoryTier,
-    NodeGroup,
-    Topology,
-)
+from topologies.cluster import MemoryTier, NodeGroup, Topology
 
 
 @dataclass(frozen=True)
@@ -132,7 +124,7 @@ class RankKind:
     reduces_in_network: bool
     """Whether the switches between domains reduce, so that sums cross a card once."""
     pcie_bytes_per_s: float
-    """Rate of the rank's own link to the host, and of the uplink of its switch."""
+    """Rate of its own link to the host, and of the uplink of its switch."""
     exchanges_over_pcie: bool
     """Whether its port into its domain is its own link to the host."""
     cards_over_pcie: bool
@@ -156,6 +148,11 @@ class RankKind:
         """Rate at which its own link to the host carries what ranks exchange at another rate over a port or a card
         behind it. That one was measured through the link, which is therefore no slower."""
         return max(self.pcie_bytes_per_s, bytes_per_s)
+
+    @property
+    def shares_own_link(self) -> bool:
+        """Whether its exchanges with neighbours and over a card cross its one link to the host."""
+        return self.exchanges_over_pcie and self.cards_over_pcie and 1 < self.domain_ranks < self.world_size
 
     @property
     def link_all_to_all(self) -> float:
@@ -387,9 +384,8 @@ def _beyond(
     nics = group.links.scale_out
     if nics is None:
         return NOTHING, NOTHING
-    link = link_coefficients(nics.kind, "default-scale-out")
-    bandwidth = nics.bandwidth * max(1, nics.count // group.accelerators.count)
-    rates, in_network = (link, bandwidth), topology.network.reduces
+    link, in_network = link_coefficients(nics.kind, "default-scale-out"), topology.network.reduces
+    rates = link, nics.bandwidth * max(1, nics.count // group.accelerators.count)
     tower, towers = _tower(world, tower_domains), world.domains / tower_domains
     return (
         between_domains(*rates, world, inside_bytes_per_s, in_phases=in_phases, in_network=in_network, towers=towers),

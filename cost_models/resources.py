@@ -95,11 +95,6 @@ class Resource:
         return cls(spelling["kind"], way, level, more == "_with_ids", more == "_in_place")
 
     @property
-    def carries_sums(self) -> bool:
-        """Whether it carries the sums of gradients in the dense part's stage, and nothing that comes before."""
-        return self.kind in ("link", "nic", "uplink") and not self.with_ids
-
-    @property
     def row(self) -> ResourceKind:
         """What it has in common with others of its kind."""
         return RESOURCE_KINDS[self.kind]

@@ -34,7 +34,7 @@ from cost_models.resources import (
 )
 from cost_models.shards import BELOW_HBM, BYTE_ADDRESSABLE, Floats, Ints, MemoryTier
 from cost_models.stages import CUT_TERMS, STAGES, TERMS, Over, StepSetting, hidden_stages, stage_of_terms
-from cost_models.term_rates import GRADIENTS, IN_TOWER, INSIDE, PEERS, REDUCED, card_bytes_per_s
+from cost_models.term_rates import GRADIENTS, IN_TOWER, INSIDE, PEERS, REDUCED, card_bytes_per_s, own_link_share
 from cost_models.uplinks import Uplink, exchange_uplinks, most_sharing, sum_uplinks
 from cost_models.workload.models import Workload
 from topologies.cluster import Topology
@@ -98,6 +98,8 @@ class Schedule:
     def _list_columns(self) -> list[Column]:
         exchange = [resource for resource in _EXCHANGE if self._has(resource)]
         exchange += [uplink.resource for uplink in self.uplinks]
+        if any(kind.shares_own_link for kind in self._kinds):
+            exchange += [HOST_LINK_OUT, HOST_LINK_IN]
         in_place = [Resource(memory) for memory in self.memories if memory in BYTE_ADDRESSABLE]
         host = [PCIE, *in_place] if in_place else []
         with_ids = [replace(resource, with_ids=True) for resource in exchange] if self.ids_overlap else []
@@ -160,6 +162,18 @@ class Schedule:
         return (HOST_LINK_OUT, HOST_LINK_IN) if self._exchanges_over_host_links else ()
 
     @property
+    def _own_link_meets_more(self) -> bool:
+        """Whether the links of ranks to their hosts carry more beside the dense part than what ranks exchange."""
+        return self.is_prefetched or self._setting.stashes
+
+    def sums(self, column: Column) -> bool:
+        """Whether a column has the sums of gradients beside the dense part, and nothing that comes before."""
+        resource = column.resource
+        is_own = resource.kind == "host_link" and resource.way is not None and not self._own_link_meets_more
+        carries = resource.kind in ("link", "nic", "uplink") or is_own
+        return self.stages[column.stage] == "dense" and carries and not resource.with_ids
+
+    @property
     def _exchanges_over_host_links(self) -> bool:
         """Whether ranks exchange over links that lead to hosts, too."""
         has_cards = self._has(NIC_OUT)
@@ -217,14 +231,18 @@ class Schedule:
             reached.append((Resource("nic", resource.way), self._share_of_card(kind)))
             for uplink in (each.resource for each in self.uplinks if each.resource.way == resource.way):
                 reached.append((uplink, 1 / most_sharing(self.resource_of_rank(uplink), self.kind_of_rank == kind)))
+        share = own_link_share(term, resource, self._kinds_in(term)[kind])
+        own = [(Resource("host_link", resource.way), share)] * (share > 0)
         if term == "input_dist" and self.ids_overlap:
-            reached = [(replace(one, with_ids=True), factor) for one, factor in reached]
+            reached = [(replace(one, with_ids=True), factor) for one, factor in reached + own]
+            reached += own if self._own_link_meets_more else []
         elif term in GRADIENTS and self.all_reduce_meets_ids:
+            reached += own
             reached += [(replace(one, with_ids=True), factor) for one, factor in reached]
         elif term == "beside_misses" and resource != DEVICE:
             reached.append((replace(resource, in_place=True), 1.0))
-        if (share := self._share_of_host_link(term, resource, kind)) > 0:
-            reached.append((Resource("host_link", resource.way), share))
+        else:
+            reached += own
         if self._replication is not None:
             shared = self._replication.groups_per_card[kind]
             reached = [(one, factor * shared if one.kind in _BY_CARD else factor) for one, factor in reached]
@@ -239,7 +257,7 @@ class Schedule:
         return [
             (number, 1 / most_sharing(self.resource_of_rank(column.resource), of_kind))
             for number, column in enumerate(self.columns)
-            if self.stages[column.stage] == "dense" and column.resource.carries_sums
+            if self.sums(column)
         ]
 
     def _climbs(self, term: str, kind: int) -> float:
@@ -260,18 +278,6 @@ class Schedule:
         pairs = np.unique(np.stack([self.tower_of_rank, self.fabric.nic_of_rank]), axis=1)
         first_rank = np.unique(self.kind_of_rank, return_index=True)[1]
         return np.bincount(pairs[0])[self.tower_of_rank[first_rank]]
-
-    def _share_of_host_link(self, term: str, resource: Resource, kind: int) -> float:
-        """Time of a rank's own link to the host over that of its port, or of its card, for the same bytes; 0 where they
-        do not cross it."""
-        own = self._kinds_in(term)[kind]
-        if resource.kind == "link" and own.exchanges_over_pcie:
-            rate = own.link_all_reduce if term in REDUCED else own.link_all_to_all
-        elif resource.kind == "nic" and own.cards_over_pcie:
-            rate = card_bytes_per_s(term, own)
-        else:
-            return 0.0
-        return rate / own.host_link_bytes_per_s(rate) if math.isfinite(rate) else 0.0
 
     def _share_of_card(self, kind: int) -> float:
         """Share of a card's time that one of its ranks stands for; several ranks exchange beside each other."""

@@ -244,9 +244,7 @@ class StepBase:
     @property
     def _summing(self) -> list[int]:
         """The columns of the dense part's stage that have the sums of its gradients, and nothing that comes before."""
-        stage = self.schedule.stages.index("dense")
-        columns = enumerate(self.schedule.columns)
-        return [c for c, column in columns if column.stage == stage and column.resource.carries_sums]
+        return [c for c, column in enumerate(self.schedule.columns) if self.schedule.sums(column)]
 
     def most_hidden_sums(self) -> Floats:
         """[K, C] of what sums of gradients load in the stage of the dense part, the most that goes on after it."""

@@ -221,7 +221,7 @@ class _StageErrors:
             yield from self._on_device(self._parts(self._resource, busy))
         elif self._resource == FETCHES:
             yield from self._on_fetches(self._parts(self._resource, busy))
-        elif efficiency := _EFFICIENCY.get(replace(self._resource, in_place=False)):
+        elif efficiency := _EFFICIENCY.get(replace(self._resource, in_place=False, with_ids=False)):
             yield from self._on_host(efficiency, self._parts(self._resource, busy), busy)
         elif self._resource.kind in ("link", "nic", "rails"):
             yield self._exchange(self._resource, busy)

@@ -1,6 +1,9 @@
 """Which terms of a step are collectives of a kind, and what a card achieves in each."""
 
+import math
+
 from cost_models.kinds import RankKind
+from cost_models.resources import Resource
 from cost_models.stages import CUT_TERMS
 
 REDUCED = frozenset(
@@ -26,3 +29,15 @@ def card_bytes_per_s(term: str, kind: RankKind) -> float:
     if term in INSIDE:
         return kind.nic_in_tower
     return kind.nic_node_sums if term in NODE_SUMS else kind.nic_all_to_all
+
+
+def own_link_share(term: str, resource: Resource, kind: RankKind) -> float:
+    """Time of a rank's own link to the host over that of its port, or of its card, for the same bytes of a term; 0
+    where they do not cross it."""
+    if resource.kind == "link" and kind.exchanges_over_pcie:
+        rate = kind.link_all_reduce if term in REDUCED else kind.link_all_to_all
+    elif resource.kind == "nic" and kind.cards_over_pcie:
+        rate = card_bytes_per_s(term, kind)
+    else:
+        return 0.0
+    return rate / kind.host_link_bytes_per_s(rate) if math.isfinite(rate) else 0.0

@@ -48,7 +48,7 @@ class SimulatedNetwork:
     the parts of these that they have, make up so many `towers`; each is one where that is None.
 
     Where there is `host_traffic` in a step (tables below HBM), it shares each rank's own link to the host with what the
-    rank exchanges over it, either way apart.
+    rank exchanges over it, either way apart; so do exchanges with neighbours and over cards that cross the same link.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class SimulatedNetwork:
         group_of_rank: Ints | None = None,
         towers: int | None = None,
     ) -> None:
-        self.host_traffic = host_traffic
+        self.host_traffic = host_traffic or any(kind.shares_own_link for kind in kinds)
         self.topology, self.kinds, self.fabric = topology, kinds, Fabric(topology)
         self.card_of_rank: Ints = self._cards(lost_cards)
         self.world = topology.world_size
