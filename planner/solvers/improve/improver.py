@@ -24,6 +24,7 @@ from planner.solvers.improve.repartition_ranks import repartition_ranks
 from planner.solvers.improve.respread import respread
 from planner.solvers.improve.site_balancing import SiteBalancer
 from planner.solvers.improve.site_merging import merge_cuts
+from planner.solvers.improve.site_splitting import split_cuts
 from planner.solvers.improve.site_spreading import spread_from_sites
 from planner.solvers.improve.smoothing import Smoothing
 from planner.solvers.improve.state import SearchState
@@ -68,6 +69,7 @@ class Improver:
         self.state = SearchState(problem, placement, seed, movable_tables)
         self._load_balancer = LoadBalancer(self.state)
         self._site_balancer = SiteBalancer(self.state)
+        self._split: set[int] = set()
 
     @property
     def best_s(self) -> float:
@@ -107,8 +109,18 @@ class Improver:
     def merge_cuts(self, value: Floats) -> bool:
         """Hold tables that are cut over groups of ranks in options of fewer blocks that cost less, by the `value` [B]
         of the option that each block names; return whether any are."""
-        if not self._site_balancer.is_active or not merge_cuts(self.state, value):
+        if not self._site_balancer.is_active or not merge_cuts(self.state, value, self._split):
             return False
+        self._site_balancer = SiteBalancer(self.state)
+        return True
+
+    def split_cuts(self, value: Floats) -> bool:
+        """Hold tables of which one block leaves a group of ranks less full than others in options of more blocks, by
+        the same `value` [B]; they stay in as many. Return whether any are."""
+        split = split_cuts(self.state, value) if self._site_balancer.is_active else []
+        if not split:
+            return False
+        self._split.update(split)
         self._site_balancer = SiteBalancer(self.state)
         return True
 

@@ -26,12 +26,15 @@ BALANCING_ROUNDS = 60
 """Rounds towards a target after them."""
 SITE_ROUNDS = 120
 """Rounds of swaps between sites before them, where most blocks are cut over groups of ranks."""
-WORTH_SWAPPING, MERGES, SPREADS = 1e-4, 2, 4
-"""Share of the step that a round of swaps gains at least, before tables are held in fewer blocks there, or on all
-ranks; and how often either is tried."""
+WORTH_SWAPPING, MERGES, SPLITS, SPREADS = 1e-4, 2, 2, 4
+"""Share of the step that a round of swaps gains at least, before tables are held in fewer blocks there, in more, or on
+all ranks; and how often each is tried."""
 IDLE_ROUNDS = 16
 """Rounds without a better plan after which a norm, or load balancing, is done; where ranks are fewer, as many as
 these, or one of each kind of round."""
+COSTLY, LITTLE_MORE = 2e-4, 0.1
+"""Share of what all tables cost from which one costs much, and the share of that by which others of its options may
+cost more and still be searched where groups of ranks swap blocks: a table in more of them leaves less room unused."""
 REDUCED_BLOCKS, WORTH_A_LOOK = 100_000, 2.0
 """Block types above which local search leaves out options that cost, by the bound's duals, more than so many times
 what their table's cheapest one costs."""
@@ -110,7 +113,7 @@ class LocalSearch:
         """Let groups of ranks swap blocks, where these are many. Once that gains little, let tables have fewer blocks
         there, or go to all ranks, as long as that is possible; once no lower aim is reached, begin anew, as long as
         that gains something."""
-        merges, spreads, began_s = 0, 0, np.inf
+        merges, splits, spreads, began_s = 0, 0, 0, np.inf
         for _ in range(SITE_ROUNDS):
             before_s = improver.best_s
             if self._incumbent.is_done():
@@ -118,13 +121,15 @@ class LocalSearch:
             if not improver.balance_sites():
                 if improver.best_s > began_s * (1 - WORTH_SWAPPING) or not improver.restart_sites():
                     return
-                merges, spreads, began_s = 0, 0, improver.best_s
+                merges, splits, spreads, began_s = 0, 0, 0, improver.best_s
                 continue
             offer()
             if improver.best_s <= before_s * (1 - WORTH_SWAPPING):
                 continue
             if merges < MERGES:
                 merges = merges + 1 if improver.merge_cuts(self._values(reduced)) else MERGES
+            elif splits < SPLITS:
+                splits = splits + 1 if improver.split_cuts(self._values(reduced)) else SPLITS
             elif spreads < SPREADS:
                 spreads = spreads + 1 if improver.spread_from_sites(self._values(reduced)) else SPREADS
 
@@ -141,21 +146,25 @@ class LocalSearch:
             problem = self._fluid.problem
             kept = _worth_a_look(self._fluid, self._multipliers)
             kept[problem.block_option[placement.item_block]] = True
-            kept |= _cheaper_on_groups(self._fluid, self._multipliers, placement)
+            kept |= _others_on_groups(self._fluid, self._multipliers, placement)
             self._reduced = with_options(problem, kept)
         return self._reduced
 
 
-def _cheaper_on_groups(fluid: Fluid, multipliers: Multipliers, placement: Placement) -> Bools:
+def _others_on_groups(fluid: Fluid, multipliers: Multipliers, placement: Placement) -> Bools:
     """Return which options [O], of blocks over groups of ranks, cost less by the multipliers than the one that the
-    placement has of their table, if that is of such blocks, too; none where groups do not swap blocks."""
+    placement has of their table, if that is of such blocks, too; of tables that cost much, also those that cost little
+    more. None where groups do not swap blocks."""
     problem = fluid.problem
     if site_bins(problem, placement.item_block[problem.is_on_group[placement.item_block]]) is None:
         return np.zeros(len(problem.option_table), dtype=bool)
     value = np.minimum.reduceat(fluid.choice_values(multipliers), problem.block_start[:-1])
     on_group = problem.is_on_group[problem.block_start[:-1]]
-    own = placement.option_of_table(problem)[problem.option_table]
-    return np.asarray(on_group & on_group[own] & (value < value[own]))
+    own = placement.option_of_table(problem)
+    is_costly = value[own] >= COSTLY * float(value[own].sum())
+    most = np.where(is_costly, (1 + LITTLE_MORE) * value[own], value[own])
+    own, most = own[problem.option_table], most[problem.option_table]
+    return np.asarray(on_group & on_group[own] & ((value < value[own]) | (value <= most)))
 
 
 def _worth_a_look(fluid: Fluid, multipliers: Multipliers) -> Bools:

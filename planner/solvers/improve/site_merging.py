@@ -6,6 +6,7 @@ room now, one swap after the other, until no site is above the stages' longest a
 with which that is not reached stays as it was.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,11 +35,12 @@ class _Cut:
     saved_s: float
 
 
-def merge_cuts(state: SearchState, value: Floats) -> bool:
-    """Hold tables in options of fewer blocks on sites, those that save most by the `value` [B] of the option that each
-    block names before the others; return whether any are. All blocks on groups of ranks have sites of one extent."""
+def merge_cuts(state: SearchState, value: Floats, kept: Collection[int] = ()) -> bool:
+    """Hold tables, but for those that are `kept`, in options of fewer blocks on sites, those that save most by the
+    `value` [B] of the option that each block names before the others; return whether any are. All blocks on groups of
+    ranks have sites of one extent."""
     problem = state.problem
-    cuts = _cuts(state, value)
+    cuts = [cut for cut in _cuts(state, value) if cut.table not in kept]
     if not cuts:
         return False
     levelling = SiteLevelling(state, np.concatenate([cut.blocks for cut in cuts]))
