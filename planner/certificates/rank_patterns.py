@@ -113,6 +113,8 @@ class PatternRules:
         """L"""
         self.nodes = len(np.unique(site_of_rank[problem.reach]))
         """N"""
+        self.ranks_of_nodes: Ints = np.argsort(site_of_rank, kind="stable")
+        """[W] all ranks, node by node."""
         self.tilings = option_tilings(problem)
         self.load_cells = self._load_cells()
         """[B] of each rank that takes part in the block; `cells` where it may be nowhere."""

@@ -3,17 +3,15 @@
 Its optimum in fractions has options and cuts that fill ranks, which local search comes to by chance alone.
 """
 
-import numpy as np
-
 from planner.solvers.bound.pattern_branching import PatternBranching
-from planner.solvers.bound.pattern_prices import Work
 from planner.solvers.improve.passes import Passes
 from planner.solvers.incumbent import Incumbent
 from planner.solvers.limits import SearchLimits, TimeShare
 from planner.solvers.lower_bound import LOOSE
 
-WORK_SHARE = 0.35
-"""Work on rounding, as a share of that on prices of rank patterns, or of all time where passes have no end."""
+TRIED, TIME_SHARE = 4, 0.35
+"""Steps in view for each pass of the local search, about a second each; or, where passes have no end, the share of all
+time that they may take."""
 LEAST_SHARE, MOST_SHARE = 0.25, 0.75
 """Steps in view, as shares of the way from the bound to the best plan: below, options are missed that are worth their
 while; above, little is won."""
@@ -26,14 +24,14 @@ class PatternPlans:
 
     def __init__(self, incumbent: Incumbent, passes: Passes, limits: SearchLimits) -> None:
         self._incumbent, self._passes, self._limits = incumbent, passes, limits
-        self._number, self._work, self._time = 0, 0.0, TimeShare(WORK_SHARE, limits.clock)
+        self._number, self._time = 0, TimeShare(TIME_SHARE, limits.clock)
 
     def run(self, patterns: PatternBranching | None, passes: int) -> None:
-        """Go on as long as work or time suffices after so many passes of the local search."""
+        """Go on with as many steps in view as so many passes of the local search allow, or as the time does."""
         if patterns is None:
             return
         if self._limits.effort is not None:
-            while self._work < WORK_SHARE * self._limits.pattern_work * passes and self._is_tried(patterns):
+            while self._number < TRIED * passes and self._is_tried(patterns):
                 pass
             return
         with self._time.limited(self._incumbent.clock) as clock:
@@ -48,9 +46,7 @@ class PatternPlans:
         self._number += 1
         share = LEAST_SHARE + (MOST_SHARE - LEAST_SHARE) * van_der_corput(self._number)
         threshold_s = incumbent.bound.seconds + share * (incumbent.best_s - incumbent.bound.seconds)
-        work = Work(np.inf)
-        placement = patterns.rounded(threshold_s, work, incumbent.clock)
-        self._work += work.spent
+        placement = patterns.rounded(threshold_s, incumbent.clock)
         if placement is None:
             return False
         for mending in range(MENDINGS):

@@ -19,7 +19,7 @@ from planner.problem.placement import Placement
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.bound.pattern_master import PatternMaster
 from planner.solvers.bound.pattern_prices import PriceSearch, Work
-from planner.solvers.bound.pattern_rounding import PatternRounding
+from planner.solvers.bound.pattern_rounding import PatternRounding, may_be_rounded
 from planner.solvers.limits import Clock
 
 CELLS = 4_000
@@ -77,13 +77,13 @@ class PatternBranching:
         self._is_raised(self._whole, threshold_s, work, clock)
         return self._proven()
 
-    def rounded(self, threshold_s: float, work: Work, clock: Clock) -> Placement | None:
+    def rounded(self, threshold_s: float, clock: Clock) -> Placement | None:
         """Round what patterns need below a threshold, among the plans of which the least is proven; None where nothing
-        was priced there, or no table is left an option."""
+        was priced there, a table may not be everywhere or beside every other, or one is left no option."""
         case = min(self._leaves, key=lambda each: each.proven_s)
-        if case.search is None:
+        if case.search is None or not may_be_rounded(self._problem):
             return None
-        rounding = PatternRounding(self._rules_of(threshold_s), case.leading, case.search, work, clock)
+        rounding = PatternRounding(self._rules_of(threshold_s), case.leading, case.search, clock)
         return rounding.placement()
 
     def _is_raised(self, case: Case, threshold_s: float, work: Work, clock: Clock) -> bool:

@@ -39,14 +39,11 @@ class Work:
     """Cells of bundles that may be looked at, in all."""
 
     left: float
-    spent: float = 0.0
 
-    def spend(self, case: PatternCase, pricings: int = 1, masters: int | None = None) -> None:
-        """Count pricings of a case, and as many solutions of the master, or so many."""
+    def spend(self, case: PatternCase, pricings: int = 1) -> None:
+        """Count pricings of a case."""
         bundles = len(case.on_rank.table) + len(case.on_node.table)
-        solutions = pricings if masters is None else masters
-        cells = pricings * bundles * case.rules.cells + solutions * MASTER_WORK * int(case.usable.sum())
-        self.left, self.spent = self.left - cells, self.spent + cells
+        self.left -= pricings * (bundles * case.rules.cells + MASTER_WORK * int(case.usable.sum()))
 
 
 @dataclass
@@ -94,11 +91,10 @@ class PriceSearch:
         """Add columns, at so many prices at most, until the master needs no more nodes than there are; whether it comes
         to that."""
         for _ in range(pricings):
-            self.work.spend(self.case, 0, 1)
             self._solution = self.master.solve()
             if self._solution is None or self._solution.nodes <= self.case.rules.nodes * (1 + COARSE_ROUNDING):
                 return self._solution is not None
-            if self.work.left <= 0 or self.clock.is_over() or not self._price(self._solution.prices):
+            if self.clock.is_over() or not self._price(self._solution.prices):
                 return False
         return False
 

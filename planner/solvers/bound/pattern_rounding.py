@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from planner.certificates.rank_patterns import PatternRules
+from planner.problem.arrays import Problem
 from planner.problem.numbers import Bools, Floats, Ints
 from planner.problem.placement import Placement
 from planner.problem.sites import NOWHERE
@@ -25,12 +26,17 @@ WHOLE = 1e-6
 """A count is a whole number where it is this near to one."""
 
 
+def may_be_rounded(problem: Problem) -> bool:
+    """Whether all tables may be on all ranks, beside all others."""
+    return bool(problem.reach.all()) and not problem.is_confined
+
+
 class PatternRounding:
     """Rounds the optimum of one threshold, beginning with what a search for prices has found below another one."""
 
-    def __init__(self, rules: PatternRules, leading: Bools, found: PriceSearch, work: Work, clock: Clock) -> None:
-        """Among plans of which the `leading` blocks [B] are some of these."""
-        self._rules, self._work, self._clock = rules, work, clock
+    def __init__(self, rules: PatternRules, leading: Bools, found: PriceSearch, clock: Clock) -> None:
+        """Among plans of which the `leading` blocks [B] are some of these, of a problem that `may_be_rounded`."""
+        self._rules, self._clock = rules, clock
         self._search = self._next(leading, found)
 
     def _next(self, leading: Bools, before: PriceSearch) -> PriceSearch | None:
@@ -38,7 +44,7 @@ class PatternRounding:
         case = self._rules.case(leading)
         if not case.is_possible or case.room < 0:
             return None
-        search = PriceSearch(case, self._work, self._clock, before.best)
+        search = PriceSearch(case, Work(np.inf), self._clock, before.best)
         search.master.inherit(before.master)
         search.fits(OF_OPTIONS)
         return search
@@ -99,14 +105,15 @@ class PatternRounding:
         ranks = _held(search, self._rules.nodes * self._rules.ranks, on_rank=True)
         left = [[room - cells] * self._rules.ranks for cells, _ in nodes]
         rooms = np.array([each for node in left for each in node])
-        is_free = np.ones(len(rooms), dtype=bool)
-        on_rank: list[Content] = [{} for _ in rooms]
+        is_free, filled = np.ones(len(rooms), dtype=bool), list[Content]([{} for _ in rooms])
         for cells, content in ranks:
             fits = np.flatnonzero(is_free & (rooms >= cells))
             if len(fits):
                 at = int(fits[rooms[fits].argmin()])
-                on_rank[at], is_free[at] = content, False
-        used = room - rooms + np.array([search.cells(content) for content in on_rank])
+                filled[at], is_free[at] = content, False
+        used, on_rank = np.zeros(len(rooms), dtype=np.int64), list[Content]([{} for _ in rooms])
+        for at, rank in enumerate(self._rules.ranks_of_nodes.tolist()):
+            used[rank], on_rank[rank] = room - rooms[at] + search.cells(filled[at]), filled[at]
         return _Dealing(self._rules, search.case.leading, [content for _, content in nodes], on_rank, used).placement()
 
 

@@ -1,5 +1,7 @@
 """Plans from rank patterns: what is rounded keeps the rules of placements, and fills ranks up to the step in view."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from planner.problem.arrays import Problem
@@ -9,6 +11,7 @@ from planner.solvers.bound.cutting_planes import solve_relaxation
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.bound.pattern_branching import PatternBranching
 from planner.solvers.bound.pattern_prices import Work
+from planner.solvers.bound.pattern_rounding import may_be_rounded
 from planner.solvers.bound.presolve import presolve
 from planner.solvers.limits import Clock, SearchLimits
 from planner.solvers.lower_bound import bound_of
@@ -20,7 +23,7 @@ def _rounded(problem: Problem, best_s: float, threshold_s: float) -> Placement |
     patterns = PatternBranching(Fluid(problem), bound_of(solve_relaxation(Fluid(problem))))
     clock = Clock(SearchLimits())
     patterns.run(best_s * 1.1, Work(3e7), clock)
-    return patterns.rounded(threshold_s, Work(np.inf), clock)
+    return patterns.rounded(threshold_s, clock)
 
 
 def _faults(problem: Problem, placement: Placement) -> list[str]:
@@ -62,12 +65,19 @@ def test_what_is_rounded_is_a_placement_of_most_tables() -> None:
             plans += 1
             near += load_state(problem, placement).step_s() < known.best.step_s * 1.1001
     assert plans > 10
-    assert placed > 0.9 * tables
+    assert placed > 0.8 * tables
     assert near > 0.7 * plans
 
 
 def test_nothing_is_rounded_before_anything_is_priced() -> None:
     """There are no columns yet."""
-    problem = presolve(known_patterns(0, 60)[0].instance.problem).problem
+    problem = presolve(known_patterns(0, 30)[0].instance.problem).problem
     patterns = PatternBranching(Fluid(problem), bound_of(solve_relaxation(Fluid(problem))))
-    assert patterns.rounded(1.0, Work(np.inf), Clock(SearchLimits())) is None
+    assert patterns.rounded(1.0, Clock(SearchLimits())) is None
+
+
+def test_tables_that_may_not_be_everywhere_are_not_rounded() -> None:
+    """Patterns know nothing of the ranks that a table may be on."""
+    problem = presolve(known_patterns(0, 30)[0].instance.problem).problem
+    assert may_be_rounded(problem)
+    assert not may_be_rounded(replace(problem, rank_sets=np.zeros_like(problem.rank_sets)))
