@@ -12,6 +12,7 @@ Nothing here searches: the solver and the check of a proof both take their arith
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -27,8 +28,9 @@ class PricedFunction(NamedTuple):
     use; its multiplier."""
 
     kind: int
-    column: int
-    """C + m is memory tier m."""
+    columns: tuple[int, ...]
+    """One column, where C + m is memory tier m; or columns of different stages, of resources that each rank has one
+    of (`are_packed`)."""
     family: str
     parameter: float
     price_s: float
@@ -93,16 +95,36 @@ def transformed(family: str, parameter: float, shares: Floats) -> Floats:
     return np.asarray(FAMILIES[family][0](np.minimum(shares, 1.0), parameter))
 
 
-def stage_rooms(problem: Problem, threshold_s: float, least: Floats) -> Floats:
-    """[S] seconds that each stage of a plan faster than the threshold lasts at most, its constant aside.
+@dataclass(frozen=True)
+class StageRooms:
+    """What the stages of a plan faster than a threshold last at most, constants aside."""
+
+    moved_s: float
+    """All stages together."""
+    least: Floats
+    """[S] seconds that each stage lasts at least."""
+    roofs: Floats
+    """[S] seconds that each stage is limited to."""
+
+    def seconds(self, stages: list[int]) -> float:
+        """The seconds of some stages together."""
+        alone = np.minimum(self._left(self.least[stages]), self.roofs[stages])
+        return float(min(alone.sum(), self._left(self.least[stages].sum())))
+
+    def _left(self, own: Floats) -> Floats:
+        """What stages that last so long at least are left of all by the others."""
+        return np.asarray(self.moved_s - (self.least.sum() - own) * (1 - ROUNDING))
+
+
+def stage_rooms(problem: Problem, threshold_s: float, least: Floats) -> StageRooms:
+    """What stages of a plan faster than the threshold last at most.
 
     Every plan takes `least` [S] seconds in the stages, and no more than the problem's limits on them.
     """
-    others = least.sum() - least
-    rooms = threshold_s * (1 + ROUNDING) - problem.stage_constants.sum() - others * (1 - ROUNDING)
+    roofs = np.full(len(least), np.inf)
     if problem.stage_limits is not None:
-        rooms = np.minimum(rooms, problem.stage_limits.roofs * (1 + ROUNDING))
-    return np.asarray(rooms)
+        roofs = problem.stage_limits.roofs * (1 + ROUNDING)
+    return StageRooms(threshold_s * (1 + ROUNDING) - float(problem.stage_constants.sum()), least, roofs)
 
 
 def packed_rows(problem: Problem) -> int:
@@ -110,31 +132,47 @@ def packed_rows(problem: Problem) -> int:
     return len(problem.stage_of_column) + len(problem.pool_capacity)
 
 
-def shares_of(problem: Problem, kind: int, column: int, rooms: Floats, amounts: Floats) -> Floats:
+def have_own_instances(problem: Problem) -> Bools:
+    """[C] whether each rank has an instance of the column's resource to itself."""
+    return np.array([len(np.unique(instance)) == problem.world for instance in problem.resource_of_rank], dtype=bool)
+
+
+def are_packed(problem: Problem, columns: tuple[int, ...]) -> bool:
+    """Whether functions may be of what blocks take of these columns together."""
+    if len(columns) == 1:
+        return 0 <= columns[0] < packed_rows(problem)
+    if not columns or min(columns) < 0 or max(columns) >= len(problem.stage_of_column):
+        return False
+    is_of_own_stage = len(np.unique(problem.stage_of_column[list(columns)])) == len(columns)
+    return is_of_own_stage and bool(have_own_instances(problem)[list(columns)].all())
+
+
+def shares_of(problem: Problem, kind: int, columns: tuple[int, ...], rooms: StageRooms, amounts: Floats) -> Floats:
     """[n] what `amounts` [n] are of the room that the base leaves, rounded down; of the largest pool of a tier."""
-    tier = column - len(problem.stage_of_column)
+    tier = columns[0] - len(problem.stage_of_column)
     if tier >= 0:
         pool, used = problem.pool_of_rank[tier], problem.reach & (problem.kind_of_rank == kind)
         free = problem.pool_capacity[tier] - np.bincount(pool) * problem.base_bytes[tier]
         room = float(free[pool[used]].max(initial=0.0)) * (1 + ROUNDING)
     else:
-        base = float(problem.extremes.base_of_instance[kind, column])
-        room = rooms[problem.stage_of_column[column]] - base * (1 - ROUNDING)
+        base = float(problem.extremes.base_of_instance[kind, list(columns)].sum())
+        room = rooms.seconds(problem.stage_of_column[list(columns)].tolist()) - base * (1 - ROUNDING)
     return np.asarray(amounts * (1 - ROUNDING) / max(room, 1e-300))
 
 
-def instances(problem: Problem, kind: int, column: int) -> int:
-    """Instances of a column's resource, or pools of a tier, that the ranks of a kind use, of those that tables may."""
+def instances(problem: Problem, kind: int, columns: tuple[int, ...]) -> int:
+    """Instances of a column's resource, or pools of a tier, that the ranks of a kind use, of those that tables may;
+    ranks, where there are several columns."""
     used = problem.reach & (problem.kind_of_rank == kind)
-    tier = column - len(problem.stage_of_column)
-    return len(np.unique((problem.resource_of_rank[column] if tier < 0 else problem.pool_of_rank[tier])[used]))
+    tier = columns[0] - len(problem.stage_of_column)
+    return len(np.unique((problem.resource_of_rank[columns[0]] if tier < 0 else problem.pool_of_rank[tier])[used]))
 
 
-def placed_items(problem: Problem, kind: int, column: int, blocks: Ints) -> PackedItems:
+def placed_items(problem: Problem, kind: int, columns: tuple[int, ...], blocks: Ints) -> PackedItems:
     """What ranks, or pools, of a kind get of blocks if they are placed there, for each sort that holds a part."""
-    tier = column - len(problem.stage_of_column)
+    tier = columns[0] - len(problem.stage_of_column)
     if tier < 0:
-        fixed, by_rows = problem.fixed[kind, blocks, column], problem.by_rows[kind, blocks, column]
+        fixed, by_rows = (_together(load[kind], blocks, columns) for load in (problem.fixed, problem.by_rows))
         return _items_of_ranks(problem, kind, blocks, fixed, by_rows)
     fixed, by_rows = problem.bytes_fixed[kind, blocks, tier], problem.bytes_by_rows[kind, blocks, tier]
     whole = _in_one_pool(problem, tier)[problem.block_extent[blocks]]
@@ -148,6 +186,11 @@ def placed_items(problem: Problem, kind: int, column: int, blocks: Ints) -> Pack
         np.concatenate([size[held], others.amount]),
         np.concatenate([np.ones(len(held)), others.ranks]),
     )
+
+
+def _together(load: Floats, blocks: Ints, columns: tuple[int, ...]) -> Floats:
+    """[n] what blocks [n] take of some columns together, of a `load` [B, C]."""
+    return np.asarray(sum(load[blocks, column] for column in columns))
 
 
 def _in_one_pool(problem: Problem, tier: int) -> Bools:
@@ -182,30 +225,49 @@ def _items_of_ranks(problem: Problem, kind: int, blocks: Ints, fixed: Floats, by
     )
 
 
-def everywhere_items(problem: Problem, kind: int, column: int, blocks: Ints) -> PackedItems:
+def everywhere_items(problem: Problem, kind: int, columns: tuple[int, ...], blocks: Ints) -> PackedItems:
     """What all ranks of a kind get of blocks wherever these are placed; of memory, nothing."""
-    if column >= len(problem.stage_of_column):
+    if columns[0] >= len(problem.stage_of_column):
         return PackedItems(np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(0))
-    seconds = problem.everywhere[kind, blocks, column]
+    seconds = _together(problem.everywhere[kind], blocks, columns)
     loading = np.flatnonzero(seconds > 0)
     ranks = float((problem.reach & (problem.kind_of_rank == kind)).sum())
     return PackedItems(loading, seconds[loading], np.full(len(loading), ranks))
 
 
+def items_of_blocks(problem: Problem, kind: int, columns: tuple[int, ...]) -> tuple[PackedItems, PackedItems]:
+    """What all blocks bring, each once: where they are placed on a kind, and wherever they are."""
+    blocks = np.arange(len(problem.block_option))
+    return placed_items(problem, kind, columns, blocks), everywhere_items(problem, kind, columns, blocks)
+
+
+def counted_shares(
+    problem: Problem, function: PricedFunction, items: tuple[PackedItems, PackedItems], rooms: StageRooms
+) -> tuple[Floats, Floats]:
+    """[B] what blocks count for whose `items` these are, where they are placed on the function's kind, and [B] wherever
+    they are."""
+    kind, columns, family, parameter, _ = function
+
+    def counted(each: PackedItems) -> Floats:
+        share = transformed(family, parameter, shares_of(problem, kind, columns, rooms, each.amount))
+        many = np.bincount(each.block, weights=each.ranks * share, minlength=len(problem.block_option))
+        return np.asarray(many, dtype=float)
+
+    return counted(items[0]), counted(items[1])
+
+
 def priced_shares(
-    problem: Problem, functions: tuple[PricedFunction, ...], rooms: Floats
+    problem: Problem, functions: tuple[PricedFunction, ...], rooms: StageRooms
 ) -> tuple[Floats, Floats, float]:
     """What blocks pay: [K, B] where they are placed on a kind, and [B] wherever they are; and what all room costs."""
-    blocks = np.arange(len(problem.block_option))
-    placed, anywhere, paid = np.zeros((problem.kinds, len(blocks))), np.zeros(len(blocks)), 0.0
-    for kind, column, family, parameter, multiplier in functions:
-        for items, target in (
-            (placed_items(problem, kind, column, blocks), placed[kind]),
-            (everywhere_items(problem, kind, column, blocks), anywhere),
-        ):
-            counted = transformed(family, parameter, shares_of(problem, kind, column, rooms, items.amount))
-            target += multiplier * np.bincount(items.block, weights=items.ranks * counted, minlength=len(blocks))
-        paid += multiplier * instances(problem, kind, column)
+    placed, paid = np.zeros((problem.kinds, len(problem.block_option))), 0.0
+    anywhere = np.zeros(len(problem.block_option))
+    for function in functions:
+        items = items_of_blocks(problem, function.kind, function.columns)
+        there, spread = counted_shares(problem, function, items, rooms)
+        placed[function.kind] += function.price_s * there
+        anywhere += function.price_s * spread
+        paid += function.price_s * instances(problem, function.kind, function.columns)
     return placed, anywhere, paid
 
 

@@ -55,9 +55,18 @@ class MemoryMultiplier(Record):
     ranks: Confinement = None
 
 
+class BusyResource(Record):
+    """A resource that is busy in a stage."""
+
+    stage: str
+    """The stage."""
+    resource: str
+    """The kind of resource."""
+
+
 class FunctionMultiplier(Record):
     """A dual feasible function of the shares that blocks take of what the threshold leaves of one resource's stage, and
-    the multiplier of one of its instances."""
+    the multiplier of one of its instances; or of several stages together, on each rank."""
 
     stage: str
     """The stage that the resource is busy in."""
@@ -71,6 +80,9 @@ class FunctionMultiplier(Record):
     """Which function of the family."""
     seconds: float
     """The multiplier: seconds that one whole instance is worth."""
+    beside: Annotated[tuple[BusyResource, ...], Field(exclude_if=lambda value: not value)] = ()
+    """Resources of other stages, where a rank's seconds of all these stages count together, as shares of what the
+    threshold leaves of all of them. Each rank has its own of every one of these resources. Unset: none."""
 
 
 class MemoryFunctionMultiplier(Record):

@@ -11,7 +11,7 @@ prove, or others where these prove too little. A search begins where that bound 
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import TypeVar
 
@@ -29,7 +29,14 @@ from planner.solvers.bound.fluid import Fluid
 from planner.solvers.bound.infeasible import shortage
 from planner.solvers.bound.threshold import tighten
 from planner.solvers.incumbent import OPTIMAL_GAP, Outcome, Status
-from planner.solvers.lower_bound import LOOSE, Relaxation, bound_of, divided_quickly, relaxed_optimum
+from planner.solvers.lower_bound import (
+    LOOSE,
+    Relaxation,
+    bound_of,
+    divided_quickly,
+    divided_thoroughly,
+    relaxed_optimum,
+)
 from planner.solvers.search import better
 
 Protocols = tuple[int, ...]
@@ -180,13 +187,13 @@ def searched(formulation: Formulation, search: Search, gap: float) -> tuple[Form
         below = [each for each in outcome.elsewhere if each.bound.seconds < enough_s]
         below = [each for each in below if each.protocols not in searches.done]
         if not below:
-            return formulation, with_least_raised(formulation, outcome, known)
+            return formulation, with_least_raised(formulation, outcome, known, searches.done)
         other = known.at.formulation(min(below, key=lambda each: each.bound.seconds).protocols)
         other, found = searches.settled(other, searches.at(other))
         if found.step_s is not None and found.step_s < step_s:
             formulation, outcome = other, found
     outcome = over_protocols(formulation, replace(outcome, elsewhere=()), known)
-    return formulation, with_least_raised(formulation, outcome, known)
+    return formulation, with_least_raised(formulation, outcome, known, searches.done)
 
 
 class ProtocolSearches:
@@ -293,16 +300,18 @@ def bounds_elsewhere(
     return tuple(proven)
 
 
-def with_least_raised(formulation: Formulation, outcome: Outcome, known: KnownBounds) -> Outcome:
-    """The outcome with the least of its bounds at all protocols raised by cases, until it is near the plan or no case
-    proves more."""
+def with_least_raised(
+    formulation: Formulation, outcome: Outcome, known: KnownBounds, done: Collection[Protocols] = ()
+) -> Outcome:
+    """The outcome with the least of its bounds at all protocols raised, until it is near the plan or nothing proves
+    more; by what takes little time alone at those that are `done`, where searches raised it before."""
     if outcome.bound is None or outcome.step_s is None:
         return outcome
     own = formulation.model.protocols
     bounds = {own: outcome.bound, **{each.protocols: each.bound for each in outcome.elsewhere}}
     while True:
         least = min(bounds, key=lambda each: bounds[each].seconds)
-        raised = _raised(known, least, bounds[least], outcome.step_s)
+        raised = _raised(known, least, bounds[least], outcome, is_done=least in done)
         if raised is None:
             break
         bounds[least] = raised
@@ -310,12 +319,18 @@ def with_least_raised(formulation: Formulation, outcome: Outcome, known: KnownBo
     return replace(outcome, bound=bounds[own], elsewhere=elsewhere)
 
 
-def _raised(known: KnownBounds, protocols: Protocols, bound: Bound, step_s: float) -> Bound | None:
+def _raised(known: KnownBounds, protocols: Protocols, bound: Bound, outcome: Outcome, *, is_done: bool) -> Bound | None:
     """A higher bound at some protocols, of a plan's step at most; None where there is none, or none is needed."""
+    placement, step_s = outcome.placement, outcome.step_s
+    assert placement is not None
+    assert step_s is not None
     if bound.seconds * (1 + LOOSE) >= step_s:
         return None
     fluid = known.at.fluid(protocols)
-    raised = divided_quickly(fluid, known.at.optimum(protocols, fluid), step_s)
+    relaxed = known.at.optimum(protocols, fluid)
+    raised = divided_quickly(fluid, relaxed, step_s)
+    if raised.seconds <= bound.seconds and not is_done:
+        raised = divided_thoroughly(fluid, relaxed, placement)
     return replace(raised, seconds=min(raised.seconds, step_s)) if raised.seconds > bound.seconds else None
 
 

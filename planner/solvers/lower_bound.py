@@ -11,7 +11,9 @@ import numpy as np
 
 from planner.certificates.multipliers import Bound
 from planner.certificates.rank_patterns import has_rank_patterns
+from planner.problem.arrays import Problem
 from planner.problem.load_state import load_state
+from planner.problem.placement import Placement
 from planner.problem.table_classes import are_mostly_alike
 from planner.solvers.bound.branching import BranchAndBound, StopRule
 from planner.solvers.bound.cutting_planes import FluidSolution, solve_relaxation
@@ -82,13 +84,32 @@ def bound_of(relaxed: FluidSolution) -> Bound:
 def divided_quickly(fluid: Fluid, relaxed: FluidSolution, step_s: float) -> Bound:
     """Return what cases of options, and of times below which all ranks hold a part of a table, prove up to `step_s`;
     the fluid optimum's bound where the problem is large."""
-    problem = fluid.problem
     cases = StageCaseSearch(fluid, relaxed, bound_of(relaxed))
-    if len(problem.block_option) > TIGHTEN_BLOCKS or problem.tables > FEW_SHARDS * problem.world:
+    if not _is_divided(fluid.problem):
         return cases.whole.bound
     cases.run_options(step_s, OPTION_ATTEMPTS)
     cases.run_company(step_s, COMPANY_ATTEMPTS)
     return cases.whole.proven()
+
+
+def divided_thoroughly(fluid: Fluid, relaxed: FluidSolution, placement: Placement) -> Bound:
+    """Return what dual feasible functions, and all cases, prove up to the step of a placement; the fluid optimum's
+    bound where the problem is large."""
+    problem, state = fluid.problem, load_state(fluid.problem, placement)
+    if not _is_divided(problem):
+        return bound_of(relaxed)
+    step_s = state.step_s()
+    tightened = tighten(fluid, relaxed, step_s, bound_of(relaxed))
+    cases = StageCaseSearch(fluid, relaxed, strengthen(fluid, tightened, step_s))
+    cases.run_options(step_s, OPTION_ATTEMPTS)
+    cases.run_company(step_s, COMPANY_ATTEMPTS)
+    cases.run(step_s, state.stage_seconds() - problem.stage_constants, CASE_ATTEMPTS)
+    return cases.whole.proven()
+
+
+def _is_divided(problem: Problem) -> bool:
+    """Whether plans are divided at all protocols: ranks hold few tables, and block types are not too many."""
+    return len(problem.block_option) <= TIGHTEN_BLOCKS and problem.tables <= FEW_SHARDS * problem.world
 
 
 class BoundRaiser:

@@ -18,7 +18,7 @@ import numpy as np
 from cost_models.costs_at_lines import CostsAtLines
 from cost_models.model import CostModel
 from planner.certificates.branch_trees import tree_bound_s, tree_faults
-from planner.certificates.dual_feasible import PricedFunction, cheapest_wholes, is_function, priced_shares, stage_rooms
+from planner.certificates.dual_feasible import cheapest_wholes, priced_shares, stage_rooms
 from planner.certificates.exhaustive_search import proven_s, search_exhaustively
 from planner.certificates.lagrangian import (
     block_values,
@@ -31,8 +31,6 @@ from planner.certificates.lagrangian import (
 from planner.certificates.multipliers import Bound, Cases, Multipliers, PackingProof, ProtocolBound
 from planner.certificates.tilings import option_tilings
 from planner.document.certificates import (
-    FunctionMultiplier,
-    MemoryFunctionMultiplier,
     Proof,
     ProofCases,
     ProofMemoryCases,
@@ -47,6 +45,7 @@ from planner.problem.case_divisions import MemoryDivision, ReachDivision, StageD
 from planner.problem.integrality import integrality_floors
 from planner.problem.numbers import Bools, Floats
 from planner.problem.rounding import ROUNDING
+from planner.verification.proof_functions import faults_of_functions, read_functions, written_functions
 from planner.verification.proof_nodes import read_tree, written_tree
 from planner.verification.proof_patterns import patterns_bound_s, written_patterns
 from planner.verification.proof_places import memory_multipliers, places_of
@@ -123,31 +122,7 @@ def _written_cases(model: CostModel, problem: Problem, cases: Cases) -> _Written
 
 def _written_packing(model: CostModel, problem: Problem, packing: PackingProof) -> ProofPacking:
     """What refutes a threshold, in the document's words."""
-    groups = [group.name for group in model.topology.nodes]
-    functions = tuple(
-        FunctionMultiplier(
-            stage=model.stages[model.columns[column].stage],
-            resource=str(model.columns[column].resource),
-            group=groups[kind],
-            family=family,
-            parameter=parameter,
-            seconds=price_s,
-        )
-        for kind, column, family, parameter, price_s in packing.functions
-        if column < len(model.columns)
-    )
-    tiers = memory_names(model, len(problem.pool_capacity))
-    of_memory = tuple(
-        MemoryFunctionMultiplier(
-            tier=tiers[row - len(model.columns)],
-            group=groups[kind],
-            family=family,
-            parameter=parameter,
-            seconds=price_s,
-        )
-        for kind, row, family, parameter, price_s in packing.functions
-        if row >= len(model.columns)
-    )
+    functions, of_memory = written_functions(model, problem, packing.functions)
     return ProofPacking(
         threshold_s=packing.threshold_s,
         weights=_resource_weights(model, problem, packing.multipliers.weight),
@@ -206,17 +181,7 @@ def faults_of_packing(proof: Proof, model: CostModel, problem: Problem) -> Itera
     if proof.packing is None:
         return
     yield from faults_of(_plain(proof.packing), model, problem)
-    columns = {(model.stages[column.stage], str(column.resource)) for column in model.columns}
-    groups = {group.name for group in model.topology.nodes}
-    for entry in proof.packing.functions:
-        there = (entry.stage, entry.resource) in columns and entry.group in groups
-        if not there or entry.seconds < 0 or not is_function(entry.family, entry.parameter):
-            yield f"function {entry.family} of {entry.resource} of {entry.stage}: negative, or of what does not exist"
-    memories = memory_names(model, len(problem.pool_capacity))
-    for held in proof.packing.memory_functions:
-        there = held.tier in memories and held.group in groups
-        if not there or held.seconds < 0 or not is_function(held.family, held.parameter):
-            yield f"function {held.family} of {held.tier} on {held.group}: negative, or of what does not exist"
+    yield from faults_of_functions(proof.packing, model, problem)
 
 
 def _plain(packing: ProofPacking) -> Proof:
@@ -316,19 +281,7 @@ def _unknown_cases(proof: Proof, model: CostModel, memories: Sequence[str], dept
 
 def _packed_s(packing: ProofPacking, least: Multipliers, model: CostModel, problem: Problem) -> float:
     """What a packing proves: its threshold, or less where its multipliers do not reach that."""
-    column_of = {(model.stages[column.stage], str(column.resource)): c for c, column in enumerate(model.columns)}
-    kind_of = {group.name: k for k, group in enumerate(model.topology.nodes)}
-    functions = tuple(
-        PricedFunction(
-            kind_of[entry.group], column_of[entry.stage, entry.resource], entry.family, entry.parameter, entry.seconds
-        )
-        for entry in packing.functions
-    )
-    row_of = {name: len(model.columns) + m for m, name in enumerate(memory_names(model, len(problem.pool_capacity)))}
-    functions += tuple(
-        PricedFunction(kind_of[held.group], row_of[held.tier], held.family, held.parameter, held.seconds)
-        for held in packing.memory_functions
-    )
+    functions = read_functions(packing, model, problem)
     rooms = stage_rooms(problem, packing.threshold_s, least_stage_s(problem, least))
     placed, anywhere, paid = priced_shares(problem, functions, rooms)
     multipliers = _multipliers(_plain(packing), model, problem)

@@ -67,6 +67,18 @@ def nine_tables() -> Instance:
 
 
 @functools.cache
+def nine_tables_in_stages() -> Instance:
+    """Nine whole tables on eight ranks again, by the time of a step: two of them fit a rank in every single stage of
+    the best step, as that leaves a stage all that the others may be shorter by, but not in all stages at once."""
+    cluster = topology(node_group("a", nodes=4, ranks=2, hbm_bytes=40e9))
+    tables = [{"rows": 100_000, "dim": 128, "pooling_factor": 20 + i} for i in range(9)]
+    policy = Policy(shardings=("table_wise",), tiers=("hbm",))
+    model = planning_model("physical", cluster, workload(tables, global_batch=65_536), policy)
+    options = enumerate_options(model, policy)
+    return Instance(model, policy, options, build_problem(model, options), "nine tables on eight ranks, by stages")
+
+
+@functools.cache
 def tables_of_two_fifths() -> Instance:
     """Five whole tables, each of two fifths of a rank's HBM, on two ranks: four of them fit, where bytes leave room for
     all five. Host memory, which is far slower, takes any."""

@@ -6,6 +6,7 @@ Limits are priced by Kelley's cutting planes; functions are added where the rela
 the bound over the blocks that a plan faster than z may hold reaches z, there is no such plan.
 """
 
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,13 +14,14 @@ from dataclasses import replace
 import numpy as np
 
 from planner.certificates.dual_feasible import (
+    PackedItems,
     PricedFunction,
     cheapest_wholes,
-    everywhere_items,
+    counted_shares,
+    have_own_instances,
     instances,
+    items_of_blocks,
     packed_rows,
-    placed_items,
-    priced_shares,
     shares_of,
     stage_rooms,
     taken_blocks,
@@ -52,6 +54,13 @@ CANDIDATES = 300
 """Parameters that are tried of each family."""
 LARGEST_WHOLE = 12
 """Parameters of the families that round down to parts of the room: so many parts at most."""
+TOGETHER = 5
+"""Stages, at most, whose seconds on a rank are also looked at together: those whose rooms large blocks fill most."""
+
+_Key = tuple[int, tuple[int, ...], str, float]
+"""Kind of rank, columns, family and parameter of a function."""
+_KnownItems = dict[tuple[int, tuple[int, ...]], tuple[PackedItems, PackedItems]]
+"""What blocks bring of columns, on ranks of a kind and wherever they are."""
 
 
 def strengthen(
@@ -69,11 +78,12 @@ def strengthen(
     """
     low, high, step = bound.seconds, step_s, FIRST_RISE * bound.seconds
     best = bound
-    known: list[tuple[int, int, str, float]] = [] if like is None else [function[:4] for function in like.functions]
+    items: _KnownItems = {}
+    known: list[_Key] = [] if like is None else [function[:4] for function in like.functions]
     first_s = None if like is None else step_s
     while high - low > WORTHWHILE * low and not is_over():
         z, first_s = min(low + step, (low + high) / 2) if first_s is None else first_s, None
-        relaxation = _Relaxation(fluid, bound.multipliers, z)
+        relaxation = _Relaxation(fluid, bound.multipliers, z, items)
         for function in known:
             relaxation.add(*function)
         packing = relaxation.refuted(is_over)
@@ -81,6 +91,8 @@ def strengthen(
         if packing is None:
             high = z
         else:
+            used = {function[:4] for function in packing.functions}
+            known = [key for key in known if len(key[1]) == 1 or key in used]
             low, step, best = z, 2 * step, replace(bound, seconds=z, packing=packing)
     return best
 
@@ -88,25 +100,33 @@ def strengthen(
 class _Relaxation:
     """The relaxation below one threshold."""
 
-    def __init__(self, fluid: Fluid, multipliers: Multipliers, threshold_s: float) -> None:
-        """Stages last as long as their weights among the `multipliers` prove, at least."""
+    def __init__(self, fluid: Fluid, multipliers: Multipliers, threshold_s: float, items: _KnownItems) -> None:
+        """Stages last as long as their weights among the `multipliers` prove, at least; `items` are those of the
+        problem's blocks that are known, and will be."""
         self._fluid, self._threshold_s, problem = fluid, threshold_s, fluid.problem
         self._problem = problem
         self._usable = step_of_block(fluid, multipliers) < threshold_s
         self._rooms = stage_rooms(problem, threshold_s * (1 + COARSE_ROUNDING), least_of_stages(fluid, multipliers))
         self._widths = option_tilings(problem)
-        self.keys: list[tuple[int, int, str, float]] = []
+        self._known_items = items
+        self.keys: list[_Key] = []
         self._shares: list[tuple[Floats, Floats]] = []
         self._room: list[float] = []
         self._proposals: list[tuple[Ints, Floats, Ints]] = []
 
-    def add(self, kind: int, column: int, family: str, parameter: float) -> None:
+    def add(self, kind: int, columns: tuple[int, ...], family: str, parameter: float) -> None:
         """Limit what a function makes of the blocks on ranks of a kind."""
-        key = (kind, column, family, parameter)
-        placed, anywhere, room = priced_shares(self._problem, (PricedFunction(*key, 1.0),), self._rooms)
+        key = (kind, columns, family, parameter)
+        items = self._items(kind, columns)
         self.keys.append(key)
-        self._shares.append((placed[kind], anywhere))
-        self._room.append(room)
+        self._shares.append(counted_shares(self._problem, PricedFunction(*key, 1.0), items, self._rooms))
+        self._room.append(float(instances(self._problem, kind, columns)))
+
+    def _items(self, kind: int, columns: tuple[int, ...]) -> tuple[PackedItems, PackedItems]:
+        """What blocks bring on ranks of a kind, and wherever they are."""
+        if (kind, columns) not in self._known_items:
+            self._known_items[kind, columns] = items_of_blocks(self._problem, kind, columns)
+        return self._known_items[kind, columns]
 
     def refuted(self, is_over: Callable[[], bool]) -> PackingProof | None:
         """What proves that no plan is faster than the threshold, if that is found."""
@@ -210,29 +230,59 @@ class _Relaxation:
             spread[blocks] += share * count
         is_any_added = False
         for kind in range(problem.kinds):
-            for column in range(packed_rows(problem)):
-                room = instances(problem, kind, column)
-                if room:
-                    is_any_added |= self._separate_one(kind, column, room, mixed[kind], spread)
+            alone: list[tuple[int, ...]] = [(row,) for row in range(packed_rows(problem))]
+            counted = {columns: self._counted(kind, columns, mixed[kind], spread) for columns in alone}
+            for columns, (share, count) in counted.items():
+                is_any_added |= self._add_violated(self._violated(kind, columns, share, count)[:AT_ONCE])
+            together = [
+                each
+                for columns in self._together(counted)
+                for each in self._violated(kind, columns, *self._counted(kind, columns, mixed[kind], spread))
+            ]
+            is_any_added |= self._add_violated(sorted(together, reverse=True)[:AT_ONCE])
         return is_any_added
 
-    def _separate_one(self, kind: int, column: int, room: int, mixed: Floats, spread: Floats) -> bool:
-        """The same for one resource; `mixed` [B] says how often blocks are on the kind, `spread` [B] anywhere."""
-        problem, shares, counts = self._problem, [], []
-        for items_of, times in ((placed_items, mixed), (everywhere_items, spread)):
-            blocks = np.flatnonzero(times > 1e-9)
-            items = items_of(problem, kind, column, blocks)
-            shares.append(shares_of(problem, kind, column, self._rooms, items.amount))
-            counts.append(items.ranks * times[blocks[items.block]])
-        share, count = np.concatenate(shares), np.concatenate(counts)
+    def _counted(self, kind: int, columns: tuple[int, ...], mixed: Floats, spread: Floats) -> tuple[Floats, Floats]:
+        """[n] what parts of blocks are of the room of one resource, or of several together, and [n] how many there are;
+        `mixed` [B] says how often blocks are on the kind, `spread` [B] anywhere."""
+        shares, counts = [], []
+        for items, times in zip(self._items(kind, columns), (mixed, spread), strict=True):
+            some = times[items.block] > 1e-9
+            shares.append(shares_of(self._problem, kind, columns, self._rooms, items.amount[some]))
+            counts.append(items.ranks[some] * times[items.block[some]])
+        return np.concatenate(shares), np.concatenate(counts)
+
+    def _together(self, counted: dict[tuple[int, ...], tuple[Floats, Floats]]) -> list[tuple[int, ...]]:
+        """Columns that are looked at together: of the stages whose rooms are filled most by large blocks, the one that
+        is, among those that each rank has an instance of to itself; all of these, and all but one."""
+        problem = self._problem
+        own = np.flatnonzero(have_own_instances(problem)).tolist()
+        filled = {column: float(product(count, share**2)) for column in own for share, count in [counted[column,]]}
+        found, stages = list[int](), set[int]()
+        for column in sorted(own, key=lambda column: (-filled[column], column)):
+            stage = int(problem.stage_of_column[column])
+            if filled[column] > 0 and stage not in stages and len(found) < TOGETHER:
+                found.append(column)
+                stages.add(stage)
+        sizes = range(max(2, len(found) - 2), len(found) + 1)
+        return [columns for size in sizes for columns in itertools.combinations(sorted(found), size)]
+
+    def _violated(self, kind: int, columns: tuple[int, ...], share: Floats, count: Floats) -> list[tuple[float, _Key]]:
+        """By how much functions of one resource, or of several together, are violated, and which, the most violated
+        first; parts of blocks take `share` [n], `count` [n] times."""
+        room = instances(self._problem, kind, columns)
         if 2 * float(product(count, share)) <= room:
-            return False  # no function counts a share for more than twice of it
+            return []  # no function counts a share for more than twice of it
         tried = [
             (float(product(count, transformed(family, parameter, share))) / room - 1, family, parameter)
             for family, parameter in _candidates(share)
         ]
-        violated = [each for each in sorted(tried, reverse=True)[:AT_ONCE] if each[0] > VIOLATED]
-        new = [key for key in ((kind, column, *each[1:]) for each in violated) if key not in self.keys]
+        some = sorted(tried, reverse=True)[:AT_ONCE]
+        return [(more, (kind, columns, family, parameter)) for more, family, parameter in some if more > VIOLATED]
+
+    def _add_violated(self, violated: list[tuple[float, _Key]]) -> bool:
+        """Add functions that are not there yet; whether there are any."""
+        new = [key for _, key in violated if key not in self.keys]
         for key in new:
             self.add(*key)
         return bool(new)

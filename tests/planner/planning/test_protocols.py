@@ -226,14 +226,14 @@ def test_the_least_bound_is_raised_then_the_next() -> None:
     weak = {each: bound for each, bound in found.items() if isinstance(bound, Bound)}
     own, *others = sorted(weak, key=lambda each: weak[each].seconds, reverse=True)
     elsewhere = tuple(ProtocolBound(each, weak[each]) for each in others)
+    random = np.random.default_rng(3)
+    placements = [random_placement(formulation.problem, random) for _ in range(200)]
     step_s = weak[own].seconds * 1.2
-    outcome = Outcome("feasible", None, step_s, weak[own], None, elsewhere=elsewhere)
+    outcome = Outcome("feasible", placements[0], step_s, weak[own], None, elsewhere=elsewhere)
     raised = with_least_raised(at[own], outcome, KnownBounds(formulation))
     assert outcome.bound_s is not None
     assert raised.bound_s is not None
     assert raised.bound_s > outcome.bound_s * 1.0002
-    random = np.random.default_rng(3)
-    placements = [random_placement(formulation.problem, random) for _ in range(200)]
     for each in raised.elsewhere:
         assert each.bound.seconds >= weak[each.protocols].seconds
         problem = at[each.protocols].problem
