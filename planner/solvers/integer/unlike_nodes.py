@@ -42,6 +42,8 @@ SECOND_SORT = (1 / 2, 1 / 3)
 LARGEST = (0.6, 0.9)
 """Shares of a stage's time, or of a pool, above which a block of one rank is left out, tried in turn: the more there
 are, the less is found among so many choices and branch nodes, and some plans need them."""
+IN_VAIN = 2
+"""Attempts in a row without a better plan, after which no others are made."""
 HEAVY = 0.1
 """Share of a stage's time or of a pool above which every rank of a node holds as many of a block of one rank: so few
 fit a rank that those that do not divide by them leave room that nothing else fills."""
@@ -81,18 +83,26 @@ class UnlikeNodes:
         """Yield plans that are faster than `below_s`, and than those before, with their steps."""
         count = self._problem.nodes.count
         seconds = dict.fromkeys(max(1, round(count * share)) for share in SECOND_SORT)
+        in_vain = 0
         for second, largest in itertools.product(seconds, LARGEST):
+            if in_vain == IN_VAIN:
+                return
             self._choose(largest)
-            sizes = np.array([count - second, second])
-            contents = self._contents(sizes)
-            places = None if contents is None else self._ranks_of(contents)
-            if contents is None or places is None:
-                continue
-            placement = self._placement(sizes, contents, places)
-            state = load_state(self._problem, placement)
-            if state.step_s() < below_s and state.overflow_bytes() <= 0:
-                below_s = state.step_s()
-                yield placement, below_s
+            found = self._plan(np.array([count - second, second]))
+            in_vain += 1
+            if found is not None and found[1] < below_s:
+                below_s, in_vain = found[1], 0
+                yield found
+
+    def _plan(self, sizes: Ints) -> tuple[Placement, float] | None:
+        """Return a plan that fits of so many nodes of each sort, and its step; None where none is found."""
+        contents = self._contents(sizes)
+        places = None if contents is None else self._ranks_of(contents)
+        if contents is None or places is None:
+            return None
+        placement = self._placement(sizes, contents, places)
+        state = load_state(self._problem, placement)
+        return (placement, state.step_s()) if state.overflow_bytes() <= 0 else None
 
     # -- choices -----------------------------------------------------------------------------------------------------
 

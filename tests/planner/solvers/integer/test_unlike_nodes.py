@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 from planner.problem.load_state import LoadState, load_state
+from planner.problem.numbers import Ints
+from planner.problem.placement import Placement
 from planner.problem.table_classes import table_classes
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.integer.dealt_ranks import dealt
@@ -120,3 +122,26 @@ def test_uneven_cuts_count_their_widest_part() -> None:
     assert len(some.of_class) == 3
     assert some.choice.max() == 2
     assert (problem.block_units[some.block] > 0).all()
+
+
+def test_attempts_end_after_two_in_vain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One in vain between two better plans does not end them; a plan that is no better is in vain, as is none."""
+    problem = problem_of([ALIKE] * 16)
+    fluid = Fluid(problem)
+    value = fluid.choice_values(fluid.no_multipliers())
+    nodes = UnlikeNodes(problem, tables_of_classes(problem), value, np.inf, np.ones(len(problem.stage_constants)))
+    nothing = Placement(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
+
+    def steps_of(attempts: list[float | None]) -> tuple[list[float], int]:
+        left = iter(attempts)
+
+        def found(_: Ints) -> tuple[Placement, float] | None:
+            step_s = next(left)
+            return None if step_s is None else (nothing, step_s)
+
+        monkeypatch.setattr(nodes, "_plan", found)
+        return [step_s for _, step_s in nodes.plans(10.0)], len(attempts) - len(list(left))
+
+    assert steps_of([9.0, None, 8.0, 8.0]) == ([9.0, 8.0], 4)
+    assert steps_of([9.0, 9.5, None, 1.0]) == ([9.0], 3)
+    assert steps_of([None, 11.0, 1.0, 1.0]) == ([], 2)
