@@ -253,6 +253,9 @@ def simulate(
     conditions = conditions or Conditions()
     if conditions.with_roots and workload.trained_by_shampoo is None:
         raise ValueError("no step takes inverse roots: shampoo does not train the dense part")
+    without = [group.name for group in topology.nodes if group.links.front_end is None]
+    if conditions.data_loading and without:
+        raise ValueError(f"no step waits for training data: the nodes {without[0]} have no links.front_end")
     kinds, software = rank_kinds(topology, workload), software_of(workload)
     parts = groups_by_copies(topology, workload, replicas, placed)
     groups = [of_part for of_part, _ in parts]

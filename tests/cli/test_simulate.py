@@ -7,6 +7,7 @@ import pytest
 
 from planner import plan, write_plan
 from tests.cli.conftest import Run
+from tests.oracles.instances import node_group, topology, workload
 from topologies.loading import load_topology
 
 
@@ -33,6 +34,29 @@ def test_what_is_no_link_is_refused_by_name(run: Run, plan_file: Path, link: str
     result = run("simulate", plan_file, "--slow-link", link)
     assert (result.exit_code, result.stdout) == (2, "")
     assert words in " ".join(result.stderr.replace("│", " ").split())
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--slow-rank", "3=1.5", "--slow-rank", "3=2"], "--slow-rank: rank 3 is given twice"),
+        (["--slow-link", "nic:4=50%", "--slow-link", "nic:4=10%"], "--slow-link: nic:4 is given twice"),
+    ],
+)
+def test_one_of_two_factors_is_not_passed_over(run: Run, plan_file: Path, words: list[str], said: str) -> None:
+    """Which one is meant, only the user knows."""
+    result = run("simulate", plan_file, *words)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert said in " ".join(result.stderr.split())
+
+
+def test_training_data_that_comes_over_no_card_is_not_waited_for(run: Run, tmp_path: Path) -> None:
+    """The flag has no effect then, and is refused with the nodes that say no front-end cards."""
+    tables = [{"rows": 1000, "dim": 16, "pooling_factor": 2.0}]
+    write_plan(plan(topology(node_group("bare")), workload(tables), effort=0, simulate=False), tmp_path / "plan.json")
+    result = run("simulate", tmp_path / "plan.json", "--data-loading")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "the nodes bare have no links.front_end" in " ".join(result.stderr.split())
 
 
 def test_a_slow_link_is_named_with_its_cost(run: Run, plan_file: Path) -> None:
