@@ -10,7 +10,7 @@ import typer
 
 from planner.cli import flags, streams
 from planner.cli.outputs import Outputs
-from planner.cli.values import split_overrides
+from planner.cli.values import path_of, split_overrides
 
 if TYPE_CHECKING:
     from cost_models.workload.models import Workload
@@ -73,6 +73,9 @@ def load_given(
     counts = [text for text in of["topology"] if re.match(r"nodes\.[^.=]+\.count\s*=", text)]
     if nodes is not None and counts:
         flags.expect_unused(f"beside --set topology.{counts[-1]}; give one of them", nodes=nodes)
+    batches = [text for text in of["workload"] if path_of(text) in ("global_batch", "batch_per_rank")]
+    if global_batch is not None and batches:
+        flags.expect_unused(f"beside --set workload.{batches[-1]}; give one of them", global_batch=global_batch)
     cluster, model = None, None
     faults: list[Fault] = []
     outputs = outputs or Outputs({}, {})

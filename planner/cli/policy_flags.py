@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from planner.cli import flags
-from planner.cli.values import numbers, word, words
+from planner.cli.values import expect_once, numbers, word, words
 
 if TYPE_CHECKING:
     from topologies.documents import Document
@@ -54,6 +54,7 @@ class PolicyFlags:
         self._narrow(document)
         _set_word(document, "runtime", self.runtime, get_args(Runtime))
         _set_word(document, "exchange", self.exchange, ("flat", "sptt", "auto"))
+        expect_once("--reserve", [text.partition("=")[0].strip() for text in self.reserve or ()])
         for text in self.reserve or ():
             _reserve(document, text)
         _set_replicas(document, self.replicas or (), self.sync_every)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from cost_models.simulator.conditions import Conditions
     from cost_models.simulator.network import Instance
     from cost_models.simulator.simulation import Simulation
-
-Slow = TypeVar("Slow", bound="int | Instance")
 
 
 class AllToAlls(StrEnum):
@@ -81,28 +79,19 @@ class ConditionFlags:
         """The conditions that the flags state."""
         from cost_models.simulator.conditions import Conditions
 
+        values.expect_once("--slow-rank", [f"rank {values.path_of(text)}" for text in self.slow_rank or ()])
+        values.expect_once("--slow-link", [values.path_of(text) for text in self.slow_link or ()])
         return Conditions(
             pooling=self.pooling,
             jitter=values.share("--jitter", self.jitter),
-            slow_ranks=_once("--slow-rank", [_slow_rank(text) for text in self.slow_rank or ()]),
-            slow_links=_once("--slow-link", [_slow_link(text) for text in self.slow_link or ()]),
+            slow_ranks=dict(_slow_rank(text) for text in self.slow_rank or ()),
+            slow_links=dict(_slow_link(text) for text in self.slow_link or ()),
             lost_cards=() if self.lost_card is None else values.numbers("--lost-card", self.lost_card),
             data_loading=self.data_loading,
             draws_rows=self.draw_rows,
             with_roots=self.inverse_roots,
             seed=self.seed,
         )
-
-
-def _once(flag: str, given: "list[tuple[Slow, float]]") -> "dict[Slow, float]":
-    """What is slow, each once: of two factors one would be passed over."""
-    found = dict(given)
-    if len(found) < len(given):
-        names = [name for name, _ in given]
-        twice = next(name for name in names if names.count(name) > 1)
-        shown = f"{twice[0]}:{twice[1]}" if isinstance(twice, tuple) else f"rank {twice}"
-        raise typer.BadParameter(f"{shown} is given twice; say it once", param_hint=flag)
-    return found
 
 
 @grouped

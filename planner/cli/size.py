@@ -98,7 +98,9 @@ class CaseFlags:
         faults: list[Fault] = []
         for name in self.topology:
             for text, parts in {"": [], **changes}.items():
-                changed = InputChanges(global_batch=self.global_batch, set_=[*(self.set_ or ()), *parts])
+                tried = {values.path_of(part) for part in parts}
+                batch = None if "workload.global_batch" in tried else self.global_batch
+                changed = InputChanges(global_batch=batch, set_=[*(self.set_ or ()), *parts])
                 try:
                     loaded[name, text] = inputs.load_inputs(name, source, changed)
                 except InputError as error:

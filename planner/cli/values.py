@@ -37,6 +37,17 @@ def split_overrides(overrides: Sequence[str], flag: str = "--set") -> dict[str, 
     return split
 
 
+def path_of(override: str) -> str:
+    """`topology.a.b` of `topology.a.b=1`."""
+    return override.partition("=")[0].strip()
+
+
+def expect_once(flag: str, names: Sequence[str]) -> None:
+    """Refuse a name that a flag gives two values, of which one would be passed over."""
+    if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
+        raise typer.BadParameter(f"{twice[0]} is given twice; say it once", param_hint=flag)
+
+
 def seconds(flag: str, text: str) -> float:
     """The duration that a flag gives (`30s`, `2min`)."""
     return _at_least_0(flag, text, "second", "30s")

@@ -63,3 +63,20 @@ def test_two_counts_of_nodes_are_one_too_many(run, starter):
     result = run("plan", "-t", starter / "topology.yaml", "--nodes", "3", "--set", "topology.nodes.0.count=2")
     assert result.exit_code == ExitCode.WRONG_COMMAND_LINE
     assert "has no effect beside --set topology.nodes.0.count=2" in " ".join(result.stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ["--global-batch", "64", "--set", "workload.global_batch=128"],
+            "no effect beside --set workload.global_batch",
+        ),
+        (["--reserve", "hbm=1%", "--reserve", "hbm=5%"], "--reserve: hbm is given twice"),
+    ],
+)
+def test_of_two_values_neither_is_passed_over(run, starter, words, said):
+    """Which one is meant, only the user knows."""
+    result = run("plan", "-t", starter / "topology.yaml", "--effort", 0, *words)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert said in " ".join(result.stderr.split())
