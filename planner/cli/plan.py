@@ -213,6 +213,10 @@ def plan(
     if following.from_ is not None and searched["solver"] == "ilp":
         flags.expect_unused("with --from, which only searches", solver="ilp")
     streams.doing("reading the inputs")
+
+    from planner.cli.allocator import keep_freed_memory
+
+    keep_freed_memory()
     cluster, model = inputs.load_inputs(topology, workload, changes, outputs)
     if not to.quiet:
         inputs.say_doubts(cluster)

@@ -200,7 +200,10 @@ class Problem:
         A fixed option has no choice. A splittable one is cut into as few equal parts as fit under the chosen block.
         """
         option = self.block_option[block]
-        types = np.arange(self.block_start[option], self.block_start[option + 1])
+        first, stop = int(self.block_start[option]), int(self.block_start[option + 1])
+        if stop == first + 1 and not self.block_units[first]:
+            return [first] * int(self.block_count[first])
+        types = np.arange(first, stop)
         units, whole = int(self.block_units[block]), int(self.option_units[option])
         if not units:
             return [int(taken) for taken in np.repeat(types, self.block_count[types])]
