@@ -58,4 +58,4 @@ def van_der_corput(number: int) -> float:
     """A half, a quarter, three quarters, an eighth, five eighths and so on: the binary digits of a number from 1, the
     last one first, behind the point (van der Corput 1935)."""
     digits = f"{number:b}"[::-1]
-    return int(digits, 2) / 2.0 ** len(digits)
+    return int(digits, 2) / (1 << len(digits))

@@ -41,7 +41,7 @@ def _searched(known: Known) -> tuple[Start, Start] | None:
 def test_patterns_come_from_any_plan_to_the_optimum() -> None:
     """Mostly, and never below it, memory included."""
     worse_first, optimal = 0, 0
-    for known in known_patterns(0, 12):
+    for known in known_patterns(0, 8):
         found = _searched(known)
         if found is None:
             continue
@@ -50,13 +50,13 @@ def test_patterns_come_from_any_plan_to_the_optimum() -> None:
         if first_s > known.best.step_s * 1.02:
             worse_first += 1
             optimal += best_s < known.best.step_s * 1.001
-    assert worse_first >= 3
+    assert worse_first >= 2
     assert optimal >= 0.7 * worse_first
 
 
 def test_the_same_question_has_the_same_plan() -> None:
     """Block by block, place by place."""
-    found, again = (_searched(known_patterns(0, 12)[-1]) for _ in range(2))
+    found, again = (_searched(known_patterns(0, 8)[-1]) for _ in range(2))
     assert found is not None
     assert again is not None
     assert found[1][0].item_block.tolist() == again[1][0].item_block.tolist()
