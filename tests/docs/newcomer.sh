@@ -159,7 +159,7 @@ sed 's/embedding_dim/dimm/' tables.csv > key.csv
 step 3 planner check key.csv
 sed 's/^rare/user/' tables.csv > twice.csv
 step 3 planner check twice.csv
-says "stand twice: 'user'"
+says "the name 'user' stands twice"
 step 3 $plan --set workload.tables.user.dim=30
 says "not a multiple of 4; pad the table to 32"
 step 3 $plan --pin user=12
