@@ -218,7 +218,7 @@ class ProtocolSearches:
 
     def settled(self, formulation: Formulation, outcome: Outcome) -> tuple[Formulation, Outcome]:
         """Return what is found at the protocols of its own plan, from an outcome at others; and at those of the plans
-        that it had earlier, where less effort would have gone on, so that more is never worse."""
+        that it had earlier, where fewer passes would have gone on, so that more passes are not worse there."""
         first, earlier = formulation, outcome.earlier
         formulation, outcome = self._from_own(formulation, outcome)
         for placement in earlier:

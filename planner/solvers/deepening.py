@@ -1,4 +1,5 @@
-"""The search of one problem, pass by pass: each begins with what the ones before found, so that more is never worse.
+"""The search of one problem, pass by pass: each begins with what the ones before found, so that more passes are never
+worse than fewer.
 
 Like iterative deepening, a pass goes on from what the shorter ones left, so that the search may end at any time.
 """

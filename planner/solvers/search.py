@@ -29,8 +29,9 @@ def solve(
 ) -> Outcome:
     """Return the best placement found within the limits, with a lower bound on all placements.
 
-    More effort never ends worse, nor does a problem than its `restrictions` to the blocks of a mask [B] where these are
-    little or compete (`planner.solvers.portfolio`). No single move or swap makes the placement better,
+    More passes never end worse than fewer, nor does a problem than its `restrictions` to the blocks of a mask [B] where
+    these are little or compete (`planner.solvers.portfolio`). Without a pass (effort 0) the search ends in another way,
+    which may come to a better plan than a pass does. No single move or swap makes the placement better,
     unless the gap that was asked was reached or the last descent came to the end of its work limit. The `relaxation` of
     the problem is solved here where nobody has done so.
     """
