@@ -29,12 +29,15 @@ from planner.solvers.construct.site_options import SiteOptions
 from planner.solvers.construct.site_packing import SitePacking, distinct_columns
 from planner.solvers.incumbent import Incumbent, Start
 
-CAPS = (0.6, 0.45)
+CAPS = (0.6, 0.8)
 """Shares of a stage that one block may take, the most promising first."""
 BLOCKS_PER_SITE = 12
 """Blocks of a site up to which they are packed so: of more, swaps level out."""
 LED = 0.5
 """Share of a stage's weight that tables have where it lasts as long as one of their largest blocks."""
+IDLE = 0.75
+"""Share of such a stage's time that the mean of all ranks takes at most for larger blocks to be barred: elsewhere they
+are cut like all others."""
 EXCESS = 0.01
 """Share of the step by which a table's largest block must outlast its stage to be held there as a whole."""
 AIM = 1.06
@@ -94,14 +97,27 @@ class PackedStarts:
         led = np.zeros(len(fluid.problem.stage_constants))
         for (_, stage), weight in relaxed.multipliers.of_table.items():
             led[stage] += weight
-        problem = fluid.problem
+        problem, mean = fluid.problem, self._means()
+        is_led = np.zeros(len(led), dtype=bool)
         for stage in np.flatnonzero(led > LED).tolist():
             roof = best_roof(fluid, relaxed, stage)
-            problem, _ = StageDivision(stage, roof).parts(problem)
+            is_led[stage] = mean[stage] <= IDLE * roof
+            if is_led[stage]:
+                problem, _ = StageDivision(stage, roof).parts(problem)
         if problem is not fluid.problem:
             fluid = Fluid(problem, integrality_floors(problem))
             relaxed = solve_relaxation(fluid, lone=relaxed.lone, excess=EXCESS)
-        return fluid, relaxed, led > LED
+        return fluid, relaxed, is_led
+
+    def _means(self) -> Floats:
+        """Return the seconds [S] that what blocks load takes in each stage of the relaxation, were all ranks alike."""
+        fluid, relaxed = self._fluid, self._relaxed
+        problem, mean = fluid.problem, np.zeros(len(fluid.problem.stage_constants))
+        seconds = np.zeros(len(problem.stage_of_column))
+        for share, choices in zip(relaxed.shares.tolist(), relaxed.choices, strict=True):
+            seconds += share * fluid.usage(relaxed.multipliers, choices)[0][0] / fluid.instances[0]
+        np.maximum.at(mean, problem.stage_of_column, np.where(problem.moved_columns, seconds, 0.0))
+        return mean
 
     def _packed(self, choices: Ints, options: SiteOptionsOf) -> Start | None:
         """Return the options packed, in turn with other options for tables in the way; None where one has blocks of
