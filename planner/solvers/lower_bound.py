@@ -46,7 +46,7 @@ FEW_SHARDS = 3
 of them are alike."""
 CASE_ATTEMPTS = 6
 """Divisions and searches for functions of cases at most."""
-LARGE_ATTEMPTS, LARGE_PATIENCE = 10, 4
+LARGE_ATTEMPTS, LARGE_PATIENCE = 20, 4
 """The same of large problems of few blocks on each node, of two relaxations each; and after how many in vain they end:
 of cases that are alike all must rise before the bound does."""
 OPTION_ATTEMPTS = 4

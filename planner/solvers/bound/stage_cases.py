@@ -143,9 +143,9 @@ class StageCaseSearch:
             self._divide(case, at)
 
     def forget_idle(self) -> None:
-        """Take back the divisions whose parts prove no more than what they divide: all parts would have to rise."""
+        """Take back divisions whose parts prove hardly more than what they divide: all parts would have to rise."""
         for case in self.whole.every():
-            if case.parts is not None and case.proven().seconds <= case.bound.seconds:
+            if case.parts is not None and case.proven().seconds <= case.bound.seconds * (1 + WORTHWHILE):
                 case.parts = None
 
     def run_company(self, step_s: float, attempts: int, is_over: Callable[[], bool] = lambda: False) -> None:
