@@ -1,10 +1,12 @@
 """What each point is planned for: changes in their order, shared inputs made once, faults where they were written."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from cost_models.workload.loading import load_workload
+from planner.capacity.prices import PRICE_SHEETS
 from planner.studies.execution import Execution
 from planner.studies.grid import Grid
 from planner.studies.growth import grown
@@ -109,9 +111,10 @@ def test_a_combination_that_does_not_work_is_a_row(grid: Callable[..., Grid]) ->
     assert [isinstance(one, StudyInputs) for one in found] == [True, True, True, False]
 
 
-def test_equal_points_are_one_job(grid: Callable[..., Grid]) -> None:
+def test_equal_points_are_one_job(grid: Callable[..., Grid], tmp_path: Path) -> None:
     """Prices do not change a plan."""
-    points = grid(axes={NODES: [1, 2], "prices": ["example-2025-01", "example-2025-01"]})
+    (tmp_path / "other.yaml").write_text(PRICE_SHEETS.find("example-2025-01").read_text())
+    points = grid(axes={NODES: [1, 2], "prices": ["example-2025-01", "other.yaml"]})
     execution = Execution(points, points)
     assert len(execution) == 4
     assert len(execution._tasks) == 2
