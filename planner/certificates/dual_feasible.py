@@ -48,24 +48,24 @@ class PackedItems(NamedTuple):
     """[n] that get so much each."""
 
 
-def _fekete_schepers(x: Floats, k: float) -> Floats:
+def _fekete_schepers(x: Floats, k: float | Floats) -> Floats:
     """u^(k): blocks of more than 1 / (k + 1) count as 1 / k."""
     return np.minimum(np.floor((k + 1) * x) / k, 1.0)
 
 
-def _martello_toth(x: Floats, epsilon: float) -> Floats:
+def _martello_toth(x: Floats, epsilon: float | Floats) -> Floats:
     """U^(epsilon): large blocks fill the rank, blocks that fit beside them count for nothing."""
     return np.where(x > 1 - epsilon, 1.0, np.where(x < epsilon, 0.0, x))
 
 
-def _burdett_johnson(x: Floats, c: float) -> Floats:
+def _burdett_johnson(x: Floats, c: float | Floats) -> Floats:
     """f_BJ,1: the rounding of mixed integer cuts."""
     whole, part = np.floor(c), c - np.floor(c)
     floor = np.floor(c * x)
     return np.asarray((floor + np.maximum(c * x - floor - part, 0.0) / (1 - part)) / whole)
 
 
-def _carlier(x: Floats, c: float) -> Floats:
+def _carlier(x: Floats, c: float | Floats) -> Floats:
     """f_CCM,1 (Carlier, Clautiaux & Moukrim, Comput. Oper. Res. 34, 2007): rounded down, and the rest of it up."""
     whole = np.floor(c)
     below = np.where(x < 0.5, np.floor(c * x) / whole, 0.5)
@@ -73,7 +73,7 @@ def _carlier(x: Floats, c: float) -> Floats:
 
 
 _MOST = 1e6
-FAMILIES: Mapping[str, tuple[Callable[[Floats, float], Floats], float, float]] = {
+FAMILIES: Mapping[str, tuple[Callable[[Floats, float | Floats], Floats], float, float]] = {
     "fekete_schepers": (_fekete_schepers, 1.0, _MOST),
     "martello_toth": (_martello_toth, 0.0, 0.5),
     "burdett_johnson": (_burdett_johnson, 1.0, _MOST),
@@ -90,8 +90,8 @@ def is_function(family: str, parameter: float) -> bool:
     return low <= parameter <= high and (family != "fekete_schepers" or parameter == int(parameter))
 
 
-def transformed(family: str, parameter: float, shares: Floats) -> Floats:
-    """[n] what the shares count for; a share above one as one."""
+def transformed(family: str, parameter: float | Floats, shares: Floats) -> Floats:
+    """[n] what the shares count for, or [p, n] with parameters [p, 1]; a share above one as one."""
     return np.asarray(FAMILIES[family][0](np.minimum(shares, 1.0), parameter))
 
 

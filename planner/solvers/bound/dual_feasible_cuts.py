@@ -274,11 +274,17 @@ class _Relaxation:
         if 2 * float(product(count, share)) <= room:
             return []  # no function counts a share for more than twice of it
         tried = [
-            (float(product(count, transformed(family, parameter, share))) / room - 1, family, parameter)
-            for family, parameter in _candidates(share)
+            (more, family, parameter)
+            for family, parameters in _candidates(share)
+            for more, parameter in zip(
+                (product(transformed(family, parameters[:, None], share), count) / room - 1).tolist(),
+                parameters.tolist(),
+                strict=True,
+            )
+            if more > VIOLATED
         ]
         some = sorted(tried, reverse=True)[:AT_ONCE]
-        return [(more, (kind, columns, family, parameter)) for more, family, parameter in some if more > VIOLATED]
+        return [(more, (kind, columns, family, parameter)) for more, family, parameter in some]
 
     def _add_violated(self, violated: list[tuple[float, _Key]]) -> bool:
         """Add functions that are not there yet; whether there are any."""
@@ -288,18 +294,18 @@ class _Relaxation:
         return bool(new)
 
 
-def _candidates(share: Floats) -> list[tuple[str, float]]:
-    """Families and parameters, as they change at the shares [n] of blocks."""
+def _candidates(share: Floats) -> list[tuple[str, Floats]]:
+    """Families and their parameters [p], as they change at the shares [n] of blocks."""
     large = np.unique(np.round(share[share > 1 / LARGEST_WHOLE], 4))
     parts = np.arange(1, LARGEST_WHOLE)
     breaks = np.unique(np.round((parts[:, None] / large[None]).ravel() + 1e-6, 5))
     breaks = _some(breaks[(breaks >= 1) & (breaks <= LARGEST_WHOLE)])
     small = _some(np.unique(np.minimum(large, 1 - large) + 1e-6)) if len(large) else large
     return [
-        *(("fekete_schepers", float(k)) for k in range(1, LARGEST_WHOLE)),
-        *(("martello_toth", float(epsilon)) for epsilon in small if 0 <= epsilon <= 0.5),
-        *(("burdett_johnson", float(c)) for c in breaks),
-        *(("carlier_clautiaux_moukrim", float(c)) for c in breaks),
+        ("fekete_schepers", parts.astype(float)),
+        ("martello_toth", small[(small >= 0) & (small <= 0.5)]),
+        ("burdett_johnson", breaks),
+        ("carlier_clautiaux_moukrim", breaks),
     ]
 
 
