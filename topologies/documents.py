@@ -310,8 +310,14 @@ def _inside(data: Any, word: str) -> Any:
     if not isinstance(data, list):
         return None
     if word.isdecimal():
-        return data[int(word)] if int(word) < len(data) else None
+        return None if (at := _index(word, len(data))) is None else data[at]
     return next((item for item in data if isinstance(item, dict) and item.get("name") == word), None)
+
+
+def _index(word: str, count: int) -> int | None:
+    """The one of `count` elements that a word numbers, from 0; None where it numbers none, in however many digits."""
+    is_number = word.isdecimal() and len(word.lstrip("0")) <= len(str(count))
+    return int(word[-len(str(count)) :]) if is_number and int(word[-len(str(count)) :]) < count else None
 
 
 def _step(data: Any, key: str, model: type[BaseModel], taken: Sequence[Key]) -> Key:
@@ -324,8 +330,8 @@ def _step(data: Any, key: str, model: type[BaseModel], taken: Sequence[Key]) -> 
         names = [str(item.get("name")) for item in elements if isinstance(item, dict)]
         if key in names:
             return names.index(key)
-        if key.isdecimal() and int(key) < len(elements):
-            return int(key)
+        if (index := _index(key, len(elements))) is not None:
+            return index
         known = names or [str(index) for index in range(min(len(elements), 8))]
         count = f"{len(elements)} element{'' if len(elements) == 1 else 's'}"
         raise LookupError(f"{at} has {count} and none is {key!r}{did_you_mean(key, known)}")

@@ -55,7 +55,10 @@ def features(value: object) -> object:
     """A count of 1 or more, or a tuple of names; from either, `a|b`, or mappings (then their number)."""
     if isinstance(value, str):
         value = value.strip()
-        value = int(value) if value.lstrip("+-").isdigit() else [name.strip() for name in value.split("|")]
+        if not value.lstrip("+-").isdigit():
+            value = [name.strip() for name in value.split("|")]
+        elif len(value) < 19:
+            value = int(value)
     if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
         return value
     if isinstance(value, list | tuple) and value:

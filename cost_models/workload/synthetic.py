@@ -67,14 +67,14 @@ def synthetic_workload(text: str) -> dict[str, Any]:
 def _parse(text: str) -> tuple[int, dict[str, Any]]:
     example = "write for example synthetic:1000 or synthetic:1000@seed=7"
     head, _, tail = text.removeprefix(f"{PREFIX}:").partition("@")
-    if not head.isdecimal() or not 1 <= int(head) <= MOST_TABLES:
+    if not re.fullmatch(r"\d{1,18}", head) or not 1 <= int(head) <= MOST_TABLES:
         raise InputError.at(text, f"needs a count of tables from 1 to {MOST_TABLES}; {example}")
     knobs: dict[str, Any] = {}
     for part in filter(None, tail.split(",")):
         key, _, value = part.partition("=")
         if key not in KNOBS:
             raise InputError.at(text, f"unknown knob {key!r}{did_you_mean(key, KNOBS)}")
-        form = r"\d+(\.\d+)?" if KNOBS[key] else r"\d+"
+        form = r"\d{1,18}(\.\d+)?" if KNOBS[key] else r"\d{1,18}"
         if not re.fullmatch(form, value):
             raise InputError.at(text, f"{key} needs a {'' if KNOBS[key] else 'whole '}number, not {value!r}")
         knobs[key] = float(value) if KNOBS[key] else int(value)

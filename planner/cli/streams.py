@@ -65,7 +65,7 @@ def is_lively(stream: TextIO) -> bool:
 def width(stream: TextIO) -> int:
     """Columns of text on `stream`: those that COLUMNS says, or that a terminal has; 80 of anything else."""
     columns = os.environ.get("COLUMNS", "")
-    if columns.isdecimal() and int(columns):
+    if columns.isdecimal() and len(columns) < 10 and int(columns):
         return int(columns)
     try:
         return os.get_terminal_size(stream.fileno()).columns or PIPE_WIDTH
