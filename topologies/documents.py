@@ -316,8 +316,9 @@ def _inside(data: Any, word: str) -> Any:
 
 def _index(word: str, count: int) -> int | None:
     """The one of `count` elements that a word numbers, from 0; None where it numbers none, in however many digits."""
-    is_number = word.isdecimal() and len(word.lstrip("0")) <= len(str(count))
-    return int(word[-len(str(count)) :]) if is_number and int(word[-len(str(count)) :]) < count else None
+    digits = word.lstrip("0") or "0"
+    is_short = word.isdecimal() and len(digits) <= len(str(count))
+    return int(digits) if is_short and int(digits) < count else None
 
 
 def _step(data: Any, key: str, model: type[BaseModel], taken: Sequence[Key]) -> Key:

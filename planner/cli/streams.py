@@ -28,14 +28,20 @@ PIPE_WIDTH = 80
 """Columns of text that is not printed on a terminal."""
 MARKDOWN_WIDTH = 10_000
 """Columns of Markdown, which is folded where it is shown."""
+MOST_DIGITS = 9
+"""Of a terminal's columns or lines."""
 
 
 def ready() -> None:
     """Make both streams safe to write to, whatever the shell did with them.
 
     What goes to a stream that is closed (`>&-`) is dropped, and a character that the encoding of stdout lacks is
-    written as its escape, as on stderr.
+    written as its escape, as on stderr. COLUMNS and LINES of more than nine digits, which rich does not take, count as
+    not set.
     """
+    for name in ("COLUMNS", "LINES"):
+        if len(os.environ.get(name, "")) > MOST_DIGITS:
+            del os.environ[name]
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - for good
@@ -65,7 +71,7 @@ def is_lively(stream: TextIO) -> bool:
 def width(stream: TextIO) -> int:
     """Columns of text on `stream`: those that COLUMNS says, or that a terminal has; 80 of anything else."""
     columns = os.environ.get("COLUMNS", "")
-    if columns.isdecimal() and len(columns) < 10 and int(columns):
+    if columns.isdecimal() and len(columns) <= MOST_DIGITS and int(columns):
         return int(columns)
     try:
         return os.get_terminal_size(stream.fileno()).columns or PIPE_WIDTH

@@ -123,3 +123,14 @@ def test_progress_is_talk(capsys):
         assert report is None
     shown = capsys.readouterr()
     assert (shown.out, shown.err) == ("", "bound\n")
+
+
+@pytest.mark.parametrize("name", ["COLUMNS", "LINES"])
+def test_a_size_of_thousands_of_digits_is_none(name, monkeypatch, capsys):
+    """rich would end with a traceback."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+    monkeypatch.setenv(name, "9" * 5000)
+    streams.ready()
+    streams.write_records(RECORDS, Format.TABLE)
+    assert "a, b" in capsys.readouterr().out
+    assert streams.width(io.StringIO()) == streams.PIPE_WIDTH
