@@ -93,6 +93,18 @@ class Extremes:
         load[problem.is_world_wide[blocks]] = 0.0
         return np.asarray(load)
 
+    def peaks_in_stage(self, stage: int) -> Floats:
+        """[B] seconds that one stage takes at least, constants aside, if a plan holds the block; of one kind of
+        rank."""
+        problem = self.problem
+        columns: Ints = np.flatnonzero((problem.stage_of_column == stage) & problem.loaded_columns[0])
+        peaks = np.zeros(len(problem.block_option))
+        for begin in range(0, len(peaks), BLOCKS_AT_ONCE):
+            some = slice(begin, begin + BLOCKS_AT_ONCE)
+            load = self.peak_load(0, some, columns) + self.base_of_instance[0, columns]
+            peaks[some] = load.max(axis=1, initial=0.0)
+        return peaks
+
     @cached_property
     def company(self) -> Floats:
         """[T, C] seconds that every rank has of a table at least, wherever blocks are (`planner.problem.company`)."""

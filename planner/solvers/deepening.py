@@ -93,6 +93,11 @@ class Deepening:
         if self.incumbent.best is not None and not self.incumbent.is_done():
             self._local.improve(self.incumbent.best[0], self._seed + number, LATER_SQUARINGS)
 
+    @property
+    def is_large(self) -> bool:
+        """Whether local search leaves expensive options out."""
+        return self._local.is_large
+
     def repack(self) -> None:
         """Pack the tables of the best plan over nodes anew."""
         self._passes.repack()

@@ -38,6 +38,9 @@ Neo's Model-F with every tier these are 37 % above the bound, in its cached tier
 NOTICEABLE = 1e-9
 """Relative amount by which a plan must be able to be better."""
 
+WORTH_A_PASS = 1e-5
+"""Share of the step by which a pass makes the best plan better, for the next one to be tried before a descent."""
+
 _Known = dict[bytes, "Portfolio"]
 """Restrictions that were met already, by the blocks that they allow."""
 
@@ -134,14 +137,23 @@ class Portfolio:
         return any(part._may_go_on() for _, part in self._competing())
 
     def _descend(self) -> None:
-        """Make the best plan a local optimum, if it is not known to be one."""
+        """Make the best plan a local optimum, if it is not known to be one, and nor will the next pass begin from
+        it."""
         assert self._search is not None
         incumbent = self._search.incumbent
-        if incumbent.best is None or incumbent.best_s == self._settled_s or incumbent.is_done():
+        if incumbent.best is None or incumbent.best_s == self._settled_s or incumbent.is_done() or self._is_on_its_way:
             return
         better = descended(self._search.fluid.problem, incumbent.best[0], incumbent.clock.is_over)
         incumbent.offer(*better, "descent")
         self._settled_s = incumbent.best_s
+
+    @property
+    def _is_on_its_way(self) -> bool:
+        """Whether the passes of a large problem, of which only time ends them, still make the best plan better: a
+        descent takes seconds there and gains less."""
+        if self._search is None or self._limits.effort is not None or not self._search.is_large or not self._earlier:
+            return False
+        return self._search.incumbent.best_s < self._earlier[-1][1] * (1 - WORTH_A_PASS)
 
     # -- restrictions ------------------------------------------------------------------------------------------
 

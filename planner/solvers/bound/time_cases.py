@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from planner.certificates.multipliers import Bound, Cases, Multipliers
-from planner.problem.arrays import Problem
 from planner.problem.case_divisions import StageDivision
 from planner.problem.numbers import Bools, Floats, Ints
 from planner.problem.rounding import ROUNDING
@@ -46,8 +45,6 @@ ROUNDS, LOST = 3, 2e-5
 cost a case."""
 WORTHWHILE = 1e-4
 """Share by which the bound must rise."""
-BLOCKS_AT_ONCE = 20_000
-"""Whose peaks are computed together, for the memory that this takes."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +74,7 @@ class TimeCases:
         self._stage, self._time_s = _outlasted(fluid, relaxed)
         """The stage that is divided, and the optimum's time of it, constant aside; 0 where no block outlasts any."""
         if self._time_s:
-            self._peaks = _stage_peaks(self._problem, self._stage)
+            self._peaks = self._problem.extremes.peaks_in_stage(self._stage)
             self._kept = self._looked_at(relaxed.multipliers)
             self._narrow()
 
@@ -173,14 +170,3 @@ def _outlasted(fluid: Fluid, relaxed: FluidSolution) -> tuple[int, float]:
         beyond += share * np.maximum(fluid.peaks_of(choices) - TRIED[0] * time_s, 0.0).sum(axis=0)
     stage = int(beyond.argmax())
     return stage, float(time_s[stage]) if beyond[stage] > 0 else 0.0
-
-
-def _stage_peaks(problem: Problem, stage: int) -> Floats:
-    """[B] the seconds that the stage takes at least, constant aside, if a plan holds the block; of one kind of rank."""
-    columns: Ints = np.flatnonzero((problem.stage_of_column == stage) & problem.loaded_columns[0])
-    peaks = np.zeros(len(problem.block_option))
-    for begin in range(0, len(peaks), BLOCKS_AT_ONCE):
-        some = slice(begin, begin + BLOCKS_AT_ONCE)
-        load = problem.extremes.peak_load(0, some, columns) + problem.extremes.base_of_instance[0, columns]
-        peaks[some] = load.max(axis=1, initial=0.0)
-    return peaks

@@ -23,7 +23,9 @@ from planner.solvers.improve.repartition_groups import repartition_groups
 from planner.solvers.improve.repartition_ranks import repartition_ranks
 from planner.solvers.improve.respread import respread
 from planner.solvers.improve.site_balancing import SiteBalancer
+from planner.solvers.improve.site_converting import convert_on_sites
 from planner.solvers.improve.site_merging import merge_cuts
+from planner.solvers.improve.site_returning import return_to_sites
 from planner.solvers.improve.site_splitting import split_cuts
 from planner.solvers.improve.site_spreading import spread_from_sites
 from planner.solvers.improve.smoothing import Smoothing
@@ -75,6 +77,11 @@ class Improver:
     def best_s(self) -> float:
         """The step of the best placement so far."""
         return self.state.best_s
+
+    @property
+    def present_s(self) -> float:
+        """The step of the present placement."""
+        return self.state.loads.step_s()
 
     def best(self) -> Placement:
         """Return the best placement so far; the given one where none fits."""
@@ -128,6 +135,22 @@ class Improver:
         """Hold cheap tables on all ranks instead of groups of ranks, by the same `value` [B], where that lets the loads
         of groups come down by a step; return whether any are."""
         if not self._site_balancer.is_active or not spread_from_sites(self.state, value):
+            return False
+        self._site_balancer = SiteBalancer(self.state)
+        return True
+
+    def convert_on_sites(self, value: Floats) -> bool:
+        """Hold tables on groups of ranks in cheaper options there, by the same `value` [B], whatever blocks and
+        memories these take; return whether any are."""
+        if not self._site_balancer.is_active or not convert_on_sites(self.state, value, self._split):
+            return False
+        self._site_balancer = SiteBalancer(self.state)
+        return True
+
+    def return_to_sites(self, value: Floats) -> bool:
+        """Hold tables on groups of ranks instead of all ranks, by the same `value` [B], where groups have room below
+        the step that a stage ends on; return whether any are."""
+        if not self._site_balancer.is_active or not return_to_sites(self.state, value):
             return False
         self._site_balancer = SiteBalancer(self.state)
         return True

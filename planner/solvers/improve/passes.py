@@ -16,7 +16,13 @@ from planner.problem.placement import Placement
 from planner.solvers.bound.cutting_planes import FluidSolution
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.bound.threshold import step_of_block
-from planner.solvers.improve.local_search import LATER_SQUARINGS, SQUARINGS, TRIAL_ROUNDS, LocalSearch
+from planner.solvers.improve.local_search import (
+    LATER_SQUARINGS,
+    SQUARINGS,
+    TRIAL_ROUNDS,
+    LocalSearch,
+    only_sites_move,
+)
 from planner.solvers.improve.reach import Reach
 from planner.solvers.improve.repacking import Repacking
 from planner.solvers.improve.ruin_and_recreate import (
@@ -79,6 +85,8 @@ class Passes:
         start = queue.pop(0) if queue else self._incumbent.best
         if from_start or not self._balanced_more(number):
             self._pass(start, number, SQUARINGS if from_start and not self._is_tried else LATER_SQUARINGS)
+        if from_start and self._swaps_on_sites and not self._incumbent.is_done():
+            self._pass(self._incumbent.best, number, LATER_SQUARINGS)
         while self._may_ruin and self._recut_best(self._seed + number):
             pass
         if self._may_ruin and self.repack():
@@ -187,13 +195,20 @@ class Passes:
         incumbent = self._incumbent
         assert incumbent.best is not None
         placement, step_s = incumbent.best
-        if self._may_ruin or self._stuck_s == step_s:
+        if self._may_ruin or self._stuck_s == step_s or self._swaps_on_sites:
             return False
         self._local.improve(placement, self._seed + number, ())
         if incumbent.best_s < step_s * (1 - WORTH_BALANCING):
             return True
         self._stuck_s = incumbent.best_s
         return incumbent.is_done()
+
+    @property
+    def _swaps_on_sites(self) -> bool:
+        """Whether groups of ranks swap blocks of the best plan of a large problem, and nothing else moves: options then
+        follow the prices beside that plan."""
+        best = self._incumbent.best
+        return self._local.is_large and best is not None and only_sites_move(self._fluid.problem, best[0])
 
     def _pass(self, start: Start, number: int, squarings: tuple[int, ...]) -> None:
         """Move blocks; then, if the problem is not too large, ruin and recreate, and move blocks once more."""

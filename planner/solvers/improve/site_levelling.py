@@ -13,13 +13,16 @@ PAIR_SWAPS = 100
 """Swaps of a site that a table gives up with one that has more of it, at most."""
 PARTNERS = 24
 """Other sites that swap with one that is still above its aim."""
+ATTEMPTS = 8
+"""Draws of such partners."""
 
 
 class SiteLevelling:
     """What is on the sites, and what may come there. Loads and bytes are shares of their aims."""
 
-    def __init__(self, state: SearchState, more: Ints | None = None) -> None:
-        """Blocks `more` [n] may come to what is there; all on groups of ranks have sites of one extent."""
+    def __init__(self, state: SearchState, more: Ints | None = None, aims: Floats | None = None) -> None:
+        """Blocks `more` [n] may come to what is there; all on groups of ranks have sites of one extent. Stages `aim` at
+        these times [S], constants aside; at the present ones where none are given."""
         problem, self._state = state.problem, state
         sites = problem.sites[int(problem.block_extent[state.group_block[0]])]
         movable = may_swap(problem, state.group_block)
@@ -34,6 +37,7 @@ class SiteLevelling:
         free = np.minimum.reduceat(loads.free, first, axis=1)
         longest = np.zeros(len(problem.stage_constants))
         np.maximum.at(longest, problem.stage_of_column, full.max(axis=1))
+        longest = longest if aims is None else aims
         load = problem.extremes.peak_load(0, block)
         columns = np.flatnonzero(load.any(axis=0))
         aim = (1 + SLACK) * longest[problem.stage_of_column[columns]]
@@ -82,6 +86,11 @@ class SiteLevelling:
             return True
         bins.load, bins.place = before
         return False
+
+    def level_again(self) -> bool:
+        """Level all sites, with other partners as often as it takes, so often at most; return whether none is above the
+        aim in the end."""
+        return any(self.level(np.zeros(0, dtype=np.int64)) for _ in range(ATTEMPTS))
 
     def level(self, sites: Ints) -> bool:
         """Let these sites swap with each other, then those above the aim with some others; return whether none is

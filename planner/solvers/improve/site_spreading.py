@@ -66,7 +66,7 @@ def _steps(state: SearchState) -> _Steps | None:
     full = np.maximum.reduceat(state.loads.load, sites.first, axis=1)
     load = problem.extremes.peak_load(0, state.group_block[may_swap(problem, state.group_block)])
     columns, above_s, saved_s = [], [], []
-    for column in _longest(problem, full):
+    for column in longest_columns(problem, full):
         step_s, peak_s = common_amount(load[:, column]), float(full[column].max())
         level_s = level_below(full[column], step_s, peak_s - 2 * NEAR * step_s) if step_s else None
         if level_s is None:
@@ -80,7 +80,7 @@ def _steps(state: SearchState) -> _Steps | None:
     return _Steps(np.array(columns), np.array(above_s), np.array(saved_s)) if columns else None
 
 
-def _longest(problem: Problem, load: Floats) -> list[int]:
+def longest_columns(problem: Problem, load: Floats) -> list[int]:
     """Return the column of each stage whose largest load [C, n] is longest."""
     peak = load.max(axis=1)
     members = [np.flatnonzero(problem.stage_of_column == stage) for stage in np.unique(problem.stage_of_column)]
@@ -141,6 +141,6 @@ def _saved_s(state: SearchState, before: Floats, steps: _Steps, relief_s: Floats
     problem = state.problem
     sites = problem.sites[int(problem.block_extent[state.group_block[0]])].count
     more_s = (state.loads.load - before).mean(axis=1)
-    elsewhere = [column for column in _longest(problem, before) if column not in steps.columns]
+    elsewhere = [column for column in longest_columns(problem, before) if column not in steps.columns]
     paid_s = more_s[steps.columns] + relief_s / sites
     return float((steps.saved_s - paid_s).sum() - more_s[elsewhere].sum())
