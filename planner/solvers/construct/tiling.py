@@ -22,26 +22,32 @@ def cheapest_tiling(cost: Floats) -> Tiling | None:
     """Return the cheapest way to give each of R ranks a width so that the widths sum to U; None where there is none.
 
     `cost` [R, U + 1] is what 0 to U units cost on each rank, infinite where they are not possible. Halves of the ranks
-    are joined by min-plus convolutions, level by level: O(R U^2) operations in O(log R) array operations.
+    are joined by min-plus convolutions, level by level, of the last two at U alone: O(R U^2) operations in O(log R)
+    array operations.
     """
     units = cost.shape[1] - 1
-    levels = [cost]
-    while len(levels[-1]) > 1:
+    levels = [cost if len(cost) > 1 else np.concatenate([cost, _nothing(units)])]
+    while len(levels[-1]) > 2:
         if len(levels[-1]) % 2:
             levels[-1] = np.concatenate([levels[-1], _nothing(units)])
         levels.append(_joined(levels[-1], units))
-    total = float(levels[-1][0, units])
+    left, right = levels[-1]
+    halves = left[::-1] + right
+    of_right = int(halves.argmin())
+    total = float(halves[of_right])
     if not np.isfinite(total):
         return None
-    widths = np.array([units])
+    widths = np.array([units - of_right, of_right])
     part = np.arange(units + 1)
     for level in levels[-2::-1]:
         widths = widths[: len(level) // 2]
         rest = widths[:, None] - part
-        left = level[::2][np.arange(len(widths))[:, None], rest]
-        left[rest < 0] = np.inf
-        right = (left + level[1::2]).argmin(axis=1)
-        widths = np.stack([widths - right, right], axis=1).ravel()
+        on_left = level[::2][np.arange(len(widths))[:, None], rest]
+        on_left[rest < 0] = np.inf
+        both = np.empty(2 * len(widths), dtype=np.int64)
+        both[1::2] = (on_left + level[1::2]).argmin(axis=1)
+        both[::2] = widths - both[1::2]
+        widths = both
     return Tiling(total, widths[: len(cost)])
 
 

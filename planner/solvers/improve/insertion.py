@@ -15,6 +15,7 @@ from planner.problem.arrays import Problem
 from planner.problem.load_state import LoadState
 from planner.problem.numbers import Bools, Floats, Ints
 from planner.problem.products import product
+from planner.problem.rounding import ROUNDING
 from planner.problem.sites import NOWHERE
 from planner.solvers.construct.tiling import cheapest_tiling
 from planner.solvers.improve.target import Target
@@ -22,6 +23,9 @@ from planner.solvers.improve.wide import WideBlocks
 
 RANKS = 16
 """Ranks that parts of a table may go to: the least loaded ones. Of one resource per rank, no others are any better."""
+
+SORTED_RANKS = 256
+"""Ranks up to which the least loaded ones are found by sorting all: beyond, by a partition, which takes 20 us."""
 
 PlacedBlocks = list[tuple[int, int]]
 """(block, place) of one table."""
@@ -51,6 +55,12 @@ class _Candidate:
     """[K, n, M]"""
     tiers: list[int]
     """Those of which the blocks take bytes."""
+    units: Ints
+    """[n] of a splittable option, else 0."""
+    counts: list[int]
+    """[n] how often the option has each block."""
+    fits_anywhere: bool
+    """Whether every rank may hold each block."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +77,24 @@ class _OnGroups:
     """[n, M, W]"""
     allowed: Bools
     """[n, W]"""
+
+
+@dataclass(frozen=True)
+class _Growth:
+    """What blocks of one table on groups of ranks cost; n that differ, N sites."""
+
+    on_sites: Floats
+    """[n, N] growth, infinite where a block may not be."""
+    at_least: list[float]
+    """[n] of them."""
+    which: dict[int, int]
+    """Which of the n each block is like."""
+
+    def least(self, candidate: _Candidate) -> float:
+        """Return what no sites of an option's blocks undercut, rounded down."""
+        blocks = zip(candidate.blocks.tolist(), candidate.counts, candidate.everywhere.tolist(), strict=True)
+        total = sum(count * (self.at_least[self.which[block]] + more) for block, count, more in blocks)
+        return float(total - ROUNDING * abs(total))
 
 
 class Insertion:
@@ -90,6 +118,7 @@ class Insertion:
         self._everyone = np.arange(problem.world)
         self._unit: Floats = np.eye(problem.world)
         self._is_everywhere: Bools = np.asarray(problem.everywhere.any(axis=(0, 2)))
+        self._has_everywhere = bool(self._is_everywhere.any())
 
     def least(self, table: int) -> float:
         """Return what the table adds at least."""
@@ -119,7 +148,7 @@ class Insertion:
             load, size = problem.whole_load[kind, of].T * sign, problem.whole_bytes[kind, of].T * sign
             if len(rank) == 1:
                 state.add_on_rank(load[:, 0], size[:, 0], int(rank[0]))
-            elif self._wide.any_shared or len(np.unique(rank)) < len(rank):
+            elif self._wide.any_shared or len(set(rank.tolist())) < len(rank):
                 on = self._unit[rank]
                 state.add(product(load, on), product(size, on), slice(0, problem.world))
             else:
@@ -129,7 +158,7 @@ class Insertion:
             ranks = problem.sites_of(b).ranks(site)
             load, size = self._wide.spread(b)
             state.add(sign * load[:, ranks], sign * size[:, ranks], ranks)
-        if self._is_everywhere[block].any():
+        if self._has_everywhere and self._is_everywhere[block].any():
             state.add_everywhere(sign * problem.everywhere[:, block].sum(axis=1))
 
     # -- what there is to weigh --------------------------------------------------------------------------------
@@ -169,7 +198,10 @@ class Insertion:
         whole = problem.option_units[option]
         total = (least / units).min() * whole if whole else product(least, problem.block_count[blocks])
         tiers = np.flatnonzero(size.any(axis=(0, 1))).tolist()
-        return _Candidate(option, blocks, float(total), self._everywhere[blocks], load, size, tiers)
+        counts = problem.block_count[blocks].tolist()
+        fits_anywhere = bool(problem.allowed[:, blocks].all())
+        everywhere = self._everywhere[blocks]
+        return _Candidate(option, blocks, float(total), everywhere, load, size, tiers, units, counts, fits_anywhere)
 
     def _least_when_wide(self, block: int) -> float:
         """Return the least that a group-wide or world-wide block adds."""
@@ -188,7 +220,7 @@ class Insertion:
         """Return the way that costs least; None where the table has no place."""
         problem = self._problem
         best: Offer | None = None
-        on_groups: dict[int, Floats] = {}
+        on_groups: dict[int, _Growth] = {}
         for candidate in self._candidates_of_table(table):
             if best is not None and candidate.least >= best.growth:
                 break
@@ -204,7 +236,9 @@ class Insertion:
                 extent = int(problem.block_extent[candidate.blocks[0]])
                 if extent not in on_groups:
                     on_groups[extent] = self._group_growth(state, table, extent)
-                offer = self._group_wide(candidate, on_groups[extent], self._on_groups[table, extent].which)
+                if best is not None and on_groups[extent].least(candidate) > best.growth:
+                    continue
+                offer = self._group_wide(candidate, on_groups[extent])
             if offer is not None and np.isfinite(offer.growth) and (best is None or offer.growth < best.growth):
                 best = offer
         return best
@@ -215,6 +249,8 @@ class Insertion:
         growth = self._target.growth(state, candidate.load[kind], ranks) + candidate.everywhere
         for m in candidate.tiers:
             growth += self._target.byte_growth(state, candidate.size[kind, :, m], m, ranks)
+        if candidate.fits_anywhere:
+            return growth
         return np.where(self._problem.allowed[kind[:, None], candidate.blocks], growth, np.inf)
 
     def _promising(self, state: LoadState, candidate: _Candidate) -> Ints:
@@ -223,7 +259,10 @@ class Insertion:
             return self._everyone
         fullness = self._target.fullness_of_ranks(state)
         for m in candidate.tiers:
-            fullness = fullness + (candidate.size[self._kind, 0, m] > state.free[m])
+            narrowest = candidate.size[self._kind, 0, m] if self._problem.kinds > 1 else candidate.size[0, 0, m]
+            fullness = fullness + (narrowest > state.free[m])
+        if self._problem.world <= SORTED_RANKS:
+            return np.sort(np.argsort(fullness, kind="stable")[:RANKS])
         limit = np.partition(fullness, RANKS - 1)[RANKS - 1]
         emptier, equal = np.flatnonzero(fullness < limit), np.flatnonzero(fullness == limit)
         return np.sort(np.concatenate([emptier, equal[: RANKS - len(emptier)]]))
@@ -233,7 +272,7 @@ class Insertion:
         problem = self._problem
         ranks = self._promising(state, candidate)
         growth = self._growth(state, candidate, ranks)
-        units, whole = problem.block_units[candidate.blocks], int(problem.option_units[candidate.option])
+        units, whole = candidate.units, int(problem.option_units[candidate.option])
         if units[0] == whole:
             rank = int(growth[:, 0].argmin())
             return Offer(float(growth[rank, 0]), [(int(candidate.blocks[0]), int(ranks[rank]))])
@@ -272,15 +311,15 @@ class Insertion:
                 best = Offer(total, list(zip(candidate.blocks[rows].tolist(), ranks.tolist(), strict=True)))
         return best
 
-    def _group_growth(self, state: LoadState, table: int, extent: int) -> Floats:
-        """Return the growth [n, N] by each of the table's different blocks of an extent on each of its sites; infinite
-        where it may not be."""
+    def _group_growth(self, state: LoadState, table: int, extent: int) -> "_Growth":
+        """Return the growth by each of the table's different blocks of an extent on each of its sites."""
         if (table, extent) not in self._on_groups:
             self._on_groups[table, extent] = self._gathered(table, extent)
         blocks = self._on_groups[table, extent]
         wide = self._target.wide_growth(state, blocks.load, blocks.size, blocks.columns)
         growth = np.where(blocks.allowed, wide, np.inf)
-        return self._problem.sites[extent].sum(growth)
+        on_sites = self._problem.sites[extent].sum(growth)
+        return _Growth(on_sites, on_sites.min(axis=1).tolist(), blocks.which)
 
     def _gathered(self, table: int, extent: int) -> _OnGroups:
         """Return the blocks of a table and an extent that differ, with what they bring to every site."""
@@ -297,16 +336,14 @@ class Insertion:
         which = {block: different.index(other) for block, other in like.items()}
         return _OnGroups(which, columns, np.ascontiguousarray(load[:, columns]), size, allowed)
 
-    def _group_wide(self, candidate: _Candidate, on_sites: Floats, which: dict[int, int]) -> Offer | None:
-        """Return the blocks of a group-wide option on the sites where they cost least, each on another one; `on_sites`
-        [n, N] is the growth by those that differ, and `which` of these each block is."""
-        problem = self._problem
+    def _group_wide(self, candidate: _Candidate, of_groups: "_Growth") -> Offer | None:
+        """Return the blocks of a group-wide option on the sites where they cost least, each on another one."""
+        on_sites = of_groups.on_sites
         taken = np.zeros(on_sites.shape[1], dtype=bool)
         blocks: PlacedBlocks = []
         total = 0.0
         for i, block in enumerate(candidate.blocks.tolist()):
-            growth = on_sites[which[block]] + candidate.everywhere[i]
-            count = int(problem.block_count[block])
+            growth, count = on_sites[of_groups.which[block]] + candidate.everywhere[i], candidate.counts[i]
             order = np.argsort(np.where(taken, np.inf, growth), kind="stable")[:count]
             if len(order) < count or taken[order].any():
                 return None

@@ -43,6 +43,8 @@ class Target:
         """[C, W] of one second."""
         self.byte: Floats = multipliers.byte[self._kind].T
         """[M, W] of one byte."""
+        self._has_price = [bool(prices.any()) for prices in self.byte]
+        """Of each memory, whether its bytes have one anywhere: else those that fit cost nothing."""
         self.fullness = min(FULLNESS, CROWD * problem.world / problem.tables)
         self._sharing: Floats = np.stack([np.bincount(of)[of] for of in problem.resource_of_rank]).astype(float)
         self._pool_sharing: Floats = np.stack([np.bincount(of)[of] for of in problem.pool_of_rank]).astype(float)
@@ -67,6 +69,8 @@ class Target:
     def value(self, state: LoadState) -> float:
         """Return the value of the whole state, up to a constant."""
         cost = self._cost(state.load / self.aim, self._price, self._penalty) / self._sharing
+        if not any(self._has_price) and state.free.min() >= 0:
+            return float(cost.sum())
         return float(cost.sum() + (self._byte_cost(state.free) / self._pool_sharing).sum())
 
     def even_s(self, state: LoadState) -> float:
@@ -84,14 +88,23 @@ class Target:
 
     def growth(self, state: LoadState, load: Floats, ranks: Ints) -> Floats:
         """Return the growth [R, n] if each of the `ranks` took `load` [R or 1, n, C] more, memory aside."""
+        if len(self.aim) == 1:
+            loaded = (state.load[0, ranks] / self.aim[0])[:, None]
+            prices, penalties = self._price[0, ranks][:, None], self._penalty[0, ranks][:, None]
+            more = self._cost(loaded + load[..., 0] / self.aim[0], prices, penalties)
+            return more - self._cost(loaded, prices, penalties)
         now = (state.load[:, ranks] / self.aim).T[:, None]
         price, penalty = self._price[:, ranks].T[:, None], self._penalty[:, ranks].T[:, None]
         grown = self._cost(now + load / self.aim[:, 0], price, penalty) - self._cost(now, price, penalty)
         return np.asarray(grown[..., 0] if grown.shape[-1] == 1 else grown.sum(axis=-1))
 
     def byte_growth(self, state: LoadState, size: Floats, tier: int, ranks: Ints) -> Floats:
-        """Return the growth [R, n] if the pool of each of the `ranks` took `size` [R or 1, n] more bytes of a tier."""
-        free, room = state.free[tier, ranks][:, None], self._room[tier, ranks][:, None]
+        """Return the growth [R, n] if the pool of each of the `ranks` took `size` [R or 1, n] more bytes of a tier;
+        [1, 1] of 0 where these cost nothing."""
+        free = state.free[tier, ranks][:, None]
+        if not self._has_price[tier] and size.max() <= free.min():
+            return np.zeros((1, 1))
+        room = self._room[tier, ranks][:, None]
         penalized = _penalized(np.maximum((size - free) / room, 0.0)) - _penalized(np.maximum(-free / room, 0.0))
         taken = np.clip((room - free + size) / room, 0.0, 1.0), np.clip((room - free) / room, 0.0, 1.0)
         holes = BYTE_FULLNESS * room * (taken[0] ** 2 - taken[1] ** 2)
@@ -104,8 +117,11 @@ class Target:
         aim, price, penalty = self.aim[columns], self._price[columns], self._penalty[columns]
         now = state.load[columns] / aim
         cost = self._cost(now + load / aim, price, penalty) - self._cost(now, price, penalty)
+        loaded = np.asarray((cost / self._sharing[columns]).sum(axis=-2))
+        if not any(self._has_price) and (size <= state.free).all():
+            return loaded
         taken = self._byte_cost(state.free - size) - self._byte_cost(state.free)
-        return np.asarray((cost / self._sharing[columns]).sum(axis=-2) + (taken / self._pool_sharing).sum(axis=-2))
+        return np.asarray(loaded + (taken / self._pool_sharing).sum(axis=-2))
 
     def _cost(self, x: Floats, price: Floats, penalty: Floats) -> Floats:
         """Return the cost of relative loads `x` on instances with these multipliers and penalties of the whole
