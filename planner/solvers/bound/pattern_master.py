@@ -29,6 +29,8 @@ Content = Mapping[int, int]
 """How often each block is on a rank, or on a node, or in an option."""
 NEEDED = 1e-3
 """Nodes that a column costs too much at most to be handed on to the parts of a case."""
+USED = 1e-6
+"""How much of a column an optimum takes at least that has it."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,8 @@ class PatternMaster:
         for row in self._tables:
             row.SetCoefficient(self._variable(10.0 * rules.nodes), 1.0)
         self._part, self._rows = self._parts()
+        self._edges: list[tuple[pywraplp.Variable, pywraplp.Variable]] = []
+        """Of each row, blocks bought at the highest price and sold at the lowest one, where prices are kept near."""
         self._levels: dict[int, pywraplp.Constraint] = {}
         self._sorted_levels: list[int] = []
 
@@ -196,6 +200,27 @@ class PatternMaster:
             if share > 0:
                 row.SetCoefficient(variable, share)
         return True
+
+    def keep_near(self, prices: PatternPrices, share: float) -> None:
+        """Have no price of a block differ from these by more than that share of it in what is solved from now on."""
+        self._is_solved = False
+        self._edges = self._edges or [self._edge(row) for row in self._rows]
+        middle = np.zeros(len(self._rows) + 1)
+        np.maximum.at(middle, self._part, prices.blocks)
+        for (bought, sold), price in zip(self._edges, middle[:-1].tolist(), strict=True):
+            self._objective.SetCoefficient(bought, price * (1 + share))
+            self._objective.SetCoefficient(sold, -price * (1 - share))
+
+    def _edge(self, row: "pywraplp.Constraint") -> "tuple[pywraplp.Variable, pywraplp.Variable]":
+        bought, sold = self._variable(0.0), self._variable(0.0)
+        row.SetCoefficient(bought, 1.0)
+        row.SetCoefficient(sold, -1.0)
+        return bought, sold
+
+    @property
+    def is_at_edge(self) -> bool:
+        """Whether the last optimum would have other prices, were these not kept near to some."""
+        return any(each.solution_value() > USED for pair in self._edges for each in pair)
 
     def solve(self) -> MasterSolution | None:
         """Return the optimum over the columns so far; None where the solver gives up."""

@@ -1,8 +1,11 @@
 """Prices that refute a case of rank patterns, by column generation (Gilmore & Gomory, Oper. Res. 9, 1961).
 
 Columns are priced between the best prices known and the master's dual values, which wander (Wentges, Int. Trans. Oper.
-Res. 4, 1997). Prices at any iteration prove something (Farley, Oper. Res. 38, 1990), so that it ends as soon as they
-refute the case, or the columns so far need no more nodes than there are.
+Res. 4, 1997), and which are kept near to those: the first ones, of the relaxation, prove nearly as much as any, where
+dual values of few columns prove nothing (boxstep: Marsten, Hogan and Blankenship, Oper. Res. 23, 1975).
+
+Prices at any iteration prove something (Farley, Oper. Res. 38, 1990), so that it ends as soon as they refute the case,
+or the columns so far need no more nodes than there are, with prices as far from the best ones as may be.
 """
 
 import math
@@ -22,6 +25,9 @@ SMOOTHING = 0.5
 """Weight of the best prices known where columns are priced."""
 LEAST_SMOOTHING = 0.1
 """Below it, halved each time that nothing new is found, columns are priced at the dual values."""
+NEAR, WIDER, FARTHEST = 0.1, 2.0, 0.4
+"""Share by which prices in the master may differ from the best ones known, how much farther they may where that
+proves too little, and how far at most."""
 AT_ONCE = 20
 """Contents of nodes, and levels of ranks, that are added at once."""
 DIGITS = 7
@@ -66,7 +72,7 @@ class PriceSearch:
 
     def run(self) -> PatternPrices | None:
         """Return prices that refute the case; None where none are found."""
-        nodes, query, smoothing = self.case.rules.nodes, self.best, SMOOTHING
+        nodes, query, smoothing, near, proven = self.case.rules.nodes, self.best, SMOOTHING, NEAR, -np.inf
         self.work.spend(self.case, FIRST_MASTER)
         for _ in range(PRICINGS):
             is_new = self._price(query)
@@ -76,16 +82,35 @@ class PriceSearch:
                     return rounded
             if self.work.left <= 0 or self.clock.is_over():
                 break
-            if is_new or self._solution is None:
-                self._solution, smoothing = self.master.solve(), SMOOTHING
+            if self.best_nodes > proven:
+                proven, smoothing = self.best_nodes, SMOOTHING
+                self.master.keep_near(self.best, near)
+            elif is_new:
+                smoothing = SMOOTHING
             elif smoothing:
                 smoothing = smoothing / 2 if smoothing > LEAST_SMOOTHING else 0.0
+            elif self.master.is_at_edge and near < FARTHEST:
+                near, smoothing = near * WIDER, SMOOTHING
+                self.master.keep_near(self.best, near)
             else:
                 break
+            near = self._solve(near)
             if self._solution is None or self._solution.nodes <= nodes * (1 + COARSE_ROUNDING):
                 break
             query = _mean(self.best, self._solution.prices, smoothing)
         return None
+
+    def _solve(self, near: float) -> float:
+        """Solve the master, and again with prices that may be farther from the best ones, as long as it needs no more
+        nodes than there are; return how far they may be then."""
+        self._solution = self.master.solve()
+        while self._solution is not None and self._solution.nodes <= self.case.rules.nodes * (1 + COARSE_ROUNDING):
+            if near >= FARTHEST or not self.master.is_at_edge:
+                break
+            near *= WIDER
+            self.master.keep_near(self.best, near)
+            self._solution = self.master.solve()
+        return near
 
     def fits(self, pricings: int) -> bool:
         """Add columns, at so many prices at most, until the master needs no more nodes than there are; whether it comes
