@@ -90,7 +90,7 @@ class PatternBranching:
         """Look for prices that prove a threshold of a case; whether there are any."""
         of_threshold = self._rules_of(threshold_s).case(case.leading)
         before = case.search
-        start = _fluid_prices(of_threshold.rules, self._bound) if before is None else before.best
+        start = fluid_prices(of_threshold.rules, self._bound) if before is None else before.best
         if not of_threshold.is_possible or of_threshold.room < 0:
             case.prices = PatternPrices(threshold_s, 0 * start.blocks, 0 * start.byte)
             case.proven_s = threshold_s
@@ -136,7 +136,7 @@ class PatternBranching:
         return replace(self._bound, seconds=proven_s, patterns=PatternTree(CELLS, tuple(cases)))
 
 
-def _fluid_prices(rules: PatternRules, bound: Bound) -> PatternPrices:
+def fluid_prices(rules: PatternRules, bound: Bound) -> PatternPrices:
     """What the relaxation's multipliers say: a block is worth the room that it takes; of a node worth 1."""
     problem, weight = rules.problem, bound.multipliers.weight
     ranks = np.where(problem.is_on_rank, 1, rules.ranks)

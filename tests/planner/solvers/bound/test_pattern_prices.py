@@ -1,0 +1,67 @@
+"""The search for prices of rank patterns: the same verdicts as without edges, and prices that stay within these."""
+
+import numpy as np
+
+from planner.certificates.rank_patterns import PatternRules
+from planner.problem.arrays import Problem
+from planner.solvers.bound.cutting_planes import solve_relaxation
+from planner.solvers.bound.fluid import Fluid
+from planner.solvers.bound.pattern_branching import CELLS, fluid_prices
+from planner.solvers.bound.pattern_prices import PriceSearch, Work
+from planner.solvers.bound.presolve import presolve
+from planner.solvers.limits import Clock, SearchLimits
+from planner.solvers.lower_bound import bound_of
+from tests.oracles.patterns import known_patterns
+
+THRESHOLDS = (0.8, 0.9, 0.97, 1.03)
+"""Over the optimum."""
+
+
+def _search(problem: Problem, threshold_s: float) -> PriceSearch | None:
+    """The search of all plans below a threshold; None where blocks alone refute it."""
+    rules = PatternRules(problem, threshold_s, CELLS)
+    case = rules.case(np.ones(len(problem.block_option), dtype=bool))
+    if not case.is_possible or case.room < 0:
+        return None
+    prices = fluid_prices(rules, bound_of(solve_relaxation(Fluid(problem))))
+    return PriceSearch(case, Work(np.inf), Clock(SearchLimits()), prices)
+
+
+def test_a_threshold_is_refuted_where_the_programme_needs_more_nodes() -> None:
+    """As it does once dual values alone find no new columns; no other one is refuted, and hardly any such one is not."""
+    refuted, missed = 0, 0
+    for known in known_patterns(0, 30):
+        problem = presolve(known.instance.problem).problem
+        for share in THRESHOLDS:
+            search, plain = (_search(problem, share * known.best.step_s) for _ in range(2))
+            if search is None or plain is None:
+                continue
+            needs_more = not plain.fits(1_000)
+            prices = search.run()
+            if prices is not None:
+                assert needs_more, known.instance.description
+                assert search.case.is_refuted(prices.blocks, prices.byte)
+            refuted, missed = refuted + (prices is not None), missed + (needs_more and prices is None)
+    assert refuted > 20
+    assert missed <= 0.05 * refuted
+
+
+def test_prices_stay_near_to_those_that_are_given() -> None:
+    """Within a tenth of them, where those of few columns would be anything; and at an edge then."""
+    edges = 0
+    for known in known_patterns(0, 30):
+        search = _search(presolve(known.instance.problem).problem, 0.96 * known.best.step_s)
+        if search is None:
+            continue
+        usable = search.case.usable
+        search.fits(1)
+        free = search.master.solve()
+        search.master.keep_near(search.best, 0.1)
+        near = search.master.solve()
+        assert free is not None
+        assert near is not None
+        middle, prices = search.best.blocks[usable], near.prices.blocks[usable]
+        assert (np.abs(prices - middle) <= 0.1 * middle + 1e-6).all()
+        assert near.nodes <= free.nodes * (1 + 1e-9)
+        edges += search.master.is_at_edge
+    assert edges > 5
