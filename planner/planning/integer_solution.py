@@ -48,7 +48,7 @@ def expect_solver(word: str) -> None:
 
 def programme_size(formulation: Formulation) -> int:
     """Options, and pairs of a block and a site: the integer variables of the programme, groups of tables aside."""
-    return Choices.of(formulation.problem).size
+    return Choices.size_of(formulation.problem)
 
 
 def expect_programme(formulation: Formulation, solver: Solver) -> None:
@@ -119,7 +119,7 @@ class _ProtocolProgrammes:
     def is_small(self) -> bool:
         """Whether few variables are left where the plan is."""
         protocols = self._formulation.model.protocols
-        return Choices.of(self._narrowed(protocols).problem).size <= MOST_LEFT
+        return Choices.size_of(self._narrowed(protocols).problem) <= MOST_LEFT
 
     def result(self) -> tuple[Formulation, Outcome]:
         """Solve at every protocol that may hold a better plan, and return the best, at its own protocols."""
@@ -167,7 +167,7 @@ class _ProtocolProgrammes:
             limits = SolverLimits(gap, self._nodes, in_vain, cuts=self._in_vain is None)
             return solved(formulation.problem, scale_s, longest_s, known, limits, self._clock)
         narrowed = self._narrowed(protocols)
-        if (size := Choices.of(narrowed.problem).size) > MOST_LEFT:
+        if (size := Choices.size_of(narrowed.problem)) > MOST_LEFT:
             return None
         nodes = min(self._nodes, VARIABLE_NODES * max(1, self._limits.effort or 1) // max(size, 1))
         inside = None if known is None else narrowed.inside(known)

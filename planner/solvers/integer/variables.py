@@ -49,6 +49,27 @@ class Labels:
         return cls(*([str(number) for number in range(size)] for size in sizes))
 
 
+def _places(problem: Problem) -> list[Ints]:
+    """B arrays of the sites where each block may be; those of blocks alike in this are one and the same."""
+    places, known = list[Ints](), dict[tuple[int, int, bytes], Ints]()
+    sets, allowed = problem.table_rank_set[problem.table_of_block].tolist(), np.ascontiguousarray(problem.allowed.T)
+    for number, (extent, rank_set) in enumerate(zip(problem.block_extent.tolist(), sets, strict=True)):
+        alike = extent, rank_set, allowed[number].tobytes()
+        if alike not in known:
+            may_hold, sites = problem.may_hold(number), problem.sites[extent]
+            is_wide = sites.reach == "world"
+            known[alike] = np.full(int(may_hold.all()), NOWHERE) if is_wide else np.flatnonzero(sites.all(may_hold))
+        places.append(known[alike])
+    return places
+
+
+def _held(problem: Problem, counts: Ints) -> Bools:
+    """[O] whether every block that the option needs has a site, where blocks have so many [B]."""
+    start = problem.block_start[:-1]
+    is_any, is_every = np.add.reduceat(counts, start) > 0, np.minimum.reduceat(counts, start) > 0
+    return np.where(problem.option_units > 0, is_any, is_every)
+
+
 @dataclass(frozen=True)
 class Choices:
     """Where blocks may be, and which options can be held at all. V pairs of a block and a site, by block and site."""
@@ -64,28 +85,21 @@ class Choices:
     @classmethod
     def of(cls, problem: Problem) -> "Choices":
         """All that kinds of ranks and rank sets leave."""
-        places, known = [np.zeros(0, dtype=np.int64)], dict[tuple[int, int, bytes], Ints]()
-        sets, allowed = problem.table_rank_set[problem.table_of_block].tolist(), np.ascontiguousarray(problem.allowed.T)
-        for number, (extent, rank_set) in enumerate(zip(problem.block_extent.tolist(), sets, strict=True)):
-            alike = extent, rank_set, allowed[number].tobytes()
-            if alike not in known:
-                may_hold, sites = problem.may_hold(number), problem.sites[extent]
-                is_wide = sites.reach == "world"
-                known[alike] = np.full(int(may_hold.all()), NOWHERE) if is_wide else np.flatnonzero(sites.all(may_hold))
-            places.append(known[alike])
-        counts = np.array([len(each) for each in places[1:]], dtype=np.int64)
-        splittable = problem.option_units > 0
-        start = problem.block_start[:-1]
-        option = np.where(splittable, np.add.reduceat(counts, start) > 0, np.minimum.reduceat(counts, start) > 0)
+        places = _places(problem)
+        counts = np.array([len(each) for each in places], dtype=np.int64)
+        option = _held(problem, counts)
         block = np.repeat(np.arange(len(counts)), counts)
         kept = option[problem.block_option[block]]
-        place = np.concatenate(places)
+        place = np.concatenate([np.zeros(0, dtype=np.int64), *places])
         return cls(problem, option, block[kept], place[kept])
 
-    @property
-    def size(self) -> int:
-        """Options and pairs: the integer variables of the programme, groups of tables aside."""
-        return int(self.option.sum()) + len(self.block)
+    @staticmethod
+    def size_of(problem: Problem) -> int:
+        """Options and pairs of a problem, which are not written down: the integer variables of the programme, groups of
+        tables aside."""
+        counts = np.array([len(each) for each in _places(problem)], dtype=np.int64)
+        option = _held(problem, counts)
+        return int(option.sum()) + int(counts[option[problem.block_option]].sum())
 
     @property
     def most_blocks(self) -> int:
