@@ -39,7 +39,8 @@ def lagrangian_s(problem: Problem, multipliers: Multipliers, usable: Bools, floo
 def cheapest_options(problem: Problem, multipliers: Multipliers, usable: Bools, peaks: Floats | None = None) -> Floats:
     """[T] what the cheapest option of each table costs of the usable blocks [B]; infinite where it has none.
 
-    The longest block of a fixed option counts for a weight on its table. A splittable one is as long as the mean of its
+    The longest block of a fixed option counts for a weight on its table, with what every instance has of all blocks
+    where the weight is on the instance. A splittable one is as long as the mean of its
     blocks at least, each counted by its column units. `peaks` [B, S] are the seconds that a block makes a stage last,
     where others than its own extremes are to count.
     """
@@ -50,6 +51,11 @@ def cheapest_options(problem: Problem, multipliers: Multipliers, usable: Bools, 
         assert peaks is not None
         lone[own] += share * peaks[own, stage]
     block = block_values(problem, multipliers.weight, multipliers.byte)
+    for (table, column), share in multipliers.beside.items():
+        own = np.arange(*problem.table_block_start[table : table + 2])
+        most = problem.extremes.peak_load(0, own, np.array([column]))[:, 0]
+        lone[own] += share * (most + problem.extremes.base_of_instance[0, column])
+        block += share * problem.extremes.of_all(column)
     block[~usable] = np.inf
     cheapest = np.full(problem.tables, np.inf)
     option_value = np.full(len(problem.option_table), np.inf)
@@ -93,6 +99,8 @@ def _idle_shares(problem: Problem, multipliers: Multipliers) -> Floats:
         share[stage] += float(product(multipliers.weight[capacity_regions, c], instances[capacity_regions, c]))
     for (_, stage), weight in multipliers.of_table.items():
         share[stage] += weight
+    for (_, column), weight in multipliers.beside.items():
+        share[problem.stage_of_column[column]] += weight
     return np.maximum(1.0 - share, 0.0)
 
 
@@ -155,9 +163,7 @@ def least_stage_s(problem: Problem, multipliers: Multipliers) -> Floats:
     anything: Bools = np.asarray(problem.allowed.any(axis=0))
     of_stage, floors = [], integrality_floors(problem)
     for s in range(len(problem.stage_constants)):
-        weight = np.where(problem.stage_of_column == s, multipliers.weight, 0.0)
-        of_table = {pair: share for pair, share in multipliers.of_table.items() if pair[1] == s}
-        alone = Multipliers(weight, np.zeros_like(multipliers.byte), of_table)
+        alone = multipliers.of_stage(s, problem.stage_of_column)
         own = np.where(np.arange(len(floors)) == s, floors, 0.0)
         of_stage.append(lagrangian_s(problem, alone, anything, own) - constants)
     return np.maximum(of_stage, floors)

@@ -3,11 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from planner.certificates.branch_trees import BranchTree
 from planner.certificates.dual_feasible import PricedFunction
 from planner.certificates.pattern_trees import PatternTree
 from planner.problem.case_divisions import Division
-from planner.problem.numbers import Floats
+from planner.problem.numbers import Floats, Ints
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,18 @@ class Multipliers:
     """[D, M] of one byte, in seconds."""
     of_table: Mapping[tuple[int, int], float] = field(default_factory=dict)
     """(table, stage) -> weight of one second that the table's largest block alone makes the stage last."""
+    beside: Mapping[tuple[int, int], float] = field(default_factory=dict)
+    """(table, column) -> weight of one second on the instance that the table's largest block loads most, which has what
+    every instance has of all tables, too. Ranks of one kind."""
+
+    def of_stage(self, stage: int, stage_of_column: Ints) -> "Multipliers":
+        """Return the weights of one stage alone, where columns [C] are of these stages."""
+        return Multipliers(
+            np.where(stage_of_column == stage, self.weight, 0.0),
+            np.zeros_like(self.byte),
+            {pair: share for pair, share in self.of_table.items() if pair[1] == stage},
+            {pair: share for pair, share in self.beside.items() if stage_of_column[pair[1]] == stage},
+        )
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,10 @@ class TableWeight(Record):
     """The table."""
     share: float
     """Of the stage's weight."""
+    resource: Annotated[str | None, Field(exclude_if=lambda value: value is None)] = None
+    """Where it is named, the stage lasts as long as the resource that the block loads most is busy: with the block, and
+    with what each such resource has of all tables in any case. Only in cases of plans, and where all ranks
+    are alike. Unset: the block alone, on whichever resource it takes longest."""
 
 
 class MemoryMultiplier(Record):

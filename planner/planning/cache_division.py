@@ -23,6 +23,7 @@ from planner.problem.integrality import integrality_floors
 from planner.problem.load_state import load_state
 from planner.problem.placement import Placement
 from planner.solvers.bound.dual_feasible_cuts import strengthen
+from planner.solvers.bound.few_block_cases import divided_like, has_weights_beside
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.bound.threshold import step_of_block
 from planner.solvers.improve.shares import MOST_NUMBERS, MemoryDivision
@@ -92,7 +93,10 @@ def bound_at(problem: Problem, bound: Bound) -> Bound:
 
 
 def strengthened_like(fluid: Fluid, best: Bound, bound: Bound) -> Bound:
-    """The best bound of another problem, raised by functions like those of a bound, where that has any and is more."""
+    """The best bound of another problem, raised by functions like those of a bound, or by cases with weights beside
+    blocks, where that has any and is more."""
+    if best.seconds < bound.seconds and has_weights_beside(bound):
+        return divided_like(fluid.problem, best, bound)
     if bound.packing is None or best.seconds >= bound.seconds or len(fluid.problem.block_option) > TIGHTEN_BLOCKS:
         return best
     return strengthen(fluid, best, bound.seconds, like=bound.packing)

@@ -1,6 +1,6 @@
 """The most that single blocks ask of memory pools, resources and stages, and what is there before any."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,8 @@ class Extremes:
     """What the blocks of one problem ask for at most, each by itself; `planner.problem.arrays` explains the letters."""
 
     problem: "Problem"
+    _of_all: dict[int, Floats] = field(default_factory=dict)
+    """What `of_all` returned before, by column."""
 
     @cached_property
     def pool_demand(self) -> Floats:
@@ -122,6 +124,17 @@ class Extremes:
             return 0.0
         others = self.company.sum(axis=0) - self.company[self.problem.table_of_block[blocks]]
         return np.asarray(self._fewest_sharing * np.maximum(others, 0.0))
+
+    def of_all(self, column: int) -> Floats:
+        """[B] seconds that each instance of a column's resource has of a block at least, wherever that is: of one of
+        all ranks, what the rank with the fewest rows has; of any other, what blocks load everywhere. Ranks of one
+        kind."""
+        if column not in self._of_all:
+            problem = self.problem
+            held = problem.fixed[0, :, column] + problem.by_rows[0, :, column] * problem.row_shares.least
+            load = problem.everywhere[0, :, column] + np.where(problem.is_world_wide, held, 0.0)
+            self._of_all[column] = self._fewest_sharing[column] * load
+        return self._of_all[column]
 
     @cached_property
     def stage_peaks(self) -> Floats:

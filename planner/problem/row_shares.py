@@ -45,6 +45,16 @@ class RowShares:
         rows = self.problem.block_rows
         return np.asarray(-(-rows // self.cuts) / rows / self.problem.block_copies)
 
+    @cached_property
+    def least(self) -> Floats:
+        """[B] the share that the rank with the fewest rows holds of a block, were that on all ranks; of replicated
+        blocks, 1."""
+        problem = self.problem
+        rows, cuts = problem.block_rows, problem.world // problem.block_copies
+        size = -(-rows // cuts)
+        share = np.clip(rows - (cuts - 1) * size, 0, size) / rows / problem.block_copies
+        return np.where(problem.block_replicated, 1.0, share)
+
     def on_site(self, block: int, ranks: int) -> Floats:
         """[ranks] share of the block's rows that each rank of a site of `ranks` ranks holds."""
         problem = self.problem

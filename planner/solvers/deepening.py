@@ -150,7 +150,7 @@ class Deepening:
             return False
         starts = sorted(packing.starts(), key=lambda start: start[1])
         if starts:
-            self.raiser.divide_by_stages()
+            self.raiser.divide_few_blocks()
         if starts and self._effort != 0:
             self._queue = starts[:1]
         return bool(starts)

@@ -18,6 +18,7 @@ from planner.problem.table_classes import are_mostly_alike
 from planner.solvers.bound.branching import BranchAndBound, StopRule
 from planner.solvers.bound.cutting_planes import FluidSolution, solve_relaxation
 from planner.solvers.bound.dual_feasible_cuts import strengthen
+from planner.solvers.bound.few_block_cases import FewBlockCases
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.bound.pattern_branching import PatternBranching
 from planner.solvers.bound.pattern_prices import Work
@@ -46,9 +47,6 @@ FEW_SHARDS = 3
 of them are alike."""
 CASE_ATTEMPTS = 6
 """Divisions and searches for functions of cases at most."""
-LARGE_ATTEMPTS, LARGE_PATIENCE = 20, 4
-"""The same of large problems of few blocks on each node, of two relaxations each; and after how many in vain they end:
-of cases that are alike all must rise before the bound does."""
 OPTION_ATTEMPTS = 4
 """Divisions by the options of a table at most: two problems are solved for each."""
 COMPANY_ATTEMPTS = 4
@@ -224,17 +222,17 @@ class BoundRaiser:
         """Return the case with the least bound, once plans are divided."""
         return None if self._cases is None else self._cases.weakest()
 
-    def divide_by_stages(self) -> None:
-        """Raise the bound of a large problem by cases of how long stages last, up to the best plan."""
+    def divide_few_blocks(self) -> None:
+        """Raise the bound of a large problem of few blocks on each node by cases, as near to the best plan as is
+        asked."""
         incumbent = self._incumbent
-        if self._cases is None or incumbent.best is None or incumbent.is_done():
+        if incumbent.best is None or incumbent.is_done():
             return
-        problem = self._fluid.problem
+        problem, enough_s = self._fluid.problem, incumbent.best_s / (1 + self._limits.gap)
         stage_seconds = load_state(problem, incumbent.best[0]).stage_seconds() - problem.stage_constants
-        is_over = incumbent.clock.is_over
-        self._cases.forget_idle()
-        self._cases.run(incumbent.best_s, stage_seconds, LARGE_ATTEMPTS, is_over, LARGE_PATIENCE)
-        incumbent.raise_to(self._cases.whole.proven())
+        cases = FewBlockCases(self._fluid, self._relaxed, incumbent.best_s)
+        cases.run(stage_seconds, enough_s, incumbent.clock.is_over)
+        incumbent.raise_to(cases.whole.proven())
 
     def price_patterns(self, passes: int) -> None:
         """Raise the bound by prices of rank patterns, where it is loose and ranks hold few tables; anew where a pass of

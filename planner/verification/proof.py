@@ -2,9 +2,10 @@
 
 Weak duality (Lagrange): give every stage weights that sum to one at most, over its resources and over tables, and every
 memory a multiplier per byte. A stage lasts at least as long as the load of each resource and as the largest block of
-each table. The step of any placement is at least the weighted sum of these plus the constants; a table's part of it,
-and of its bytes times the multipliers, is at least that of its cheapest option; and the bytes of any placement times
-the multipliers are at most the capacities times the multipliers. Where the weights of a stage sum to less than one, the
+each table, also together with what every resource like the one that the block loads most has of all tables. The step of
+any placement is at least the weighted sum of these plus the constants; a table's part of it, and of its bytes times the
+multipliers, is at least that of its cheapest option; and the bytes of any placement times the multipliers are at most
+the capacities times the multipliers. Where the weights of a stage sum to less than one, the
 rest counts the seconds that whole multiples of one load make the stage take in any case
 (`planner.problem.integrality`). A threshold z (Hochbaum & Shmoys, JACM 34(1), 1987) leaves out the blocks that alone
 make the step z long: a plan with one of them takes z anyway.
@@ -58,17 +59,12 @@ def write_proof(model: CostModel, problem: Problem, bound: Bound, elsewhere: Seq
     """The multipliers of a solver's bound in the document's words; beside it the bounds at other protocols that do not
     follow from the same multipliers."""
     others = [each for each in elsewhere if not _follows(each.bound, bound)]
-    of_table = tuple(
-        TableWeight(stage=model.stages[stage], table=model.workload.tables[table].name, share=share)
-        for (table, stage), share in sorted(bound.multipliers.of_table.items())
-        if share > 0
-    )
     branching = None if bound.tree is None else written_tree(model, bound.tree)
     return Proof(
         threshold_s=bound.threshold_s,
         weights=_resource_weights(model, problem, bound.multipliers.weight),
         memory_multipliers=memory_multipliers(model, problem, bound.multipliers.byte),
-        table_weights=of_table,
+        table_weights=tuple(_table_weights(model, bound.multipliers)),
         packing=None if bound.packing is None else _written_packing(model, problem, bound.packing),
         branching=branching,
         exhaustive_search_s=bound.exhaustive_search_s,
@@ -77,6 +73,19 @@ def write_proof(model: CostModel, problem: Problem, bound: Bound, elsewhere: Seq
         protocols=_written_protocols(model),
         at_other_protocols=tuple(write_proof(model.at_protocols(at.protocols), problem, at.bound) for at in others),
     )
+
+
+def _table_weights(model: CostModel, multipliers: Multipliers) -> Iterator[TableWeight]:
+    """The weights on tables' largest blocks that are not 0: those of blocks alone, then those with what is beside."""
+    names = [table.name for table in model.workload.tables]
+    for (table, stage), share in sorted(multipliers.of_table.items()):
+        if share > 0:
+            yield TableWeight(stage=model.stages[stage], table=names[table], share=share)
+    for (table, c), share in sorted(multipliers.beside.items()):
+        column = model.columns[c]
+        if share > 0:
+            words = {"stage": model.stages[column.stage], "resource": str(column.resource)}
+            yield TableWeight(table=names[table], share=share, **words)
 
 
 def _follows(other: Bound, bound: Bound) -> bool:
@@ -146,8 +155,9 @@ def _resource_weights(model: CostModel, problem: Problem, value: Floats) -> tupl
     return tuple(weights)
 
 
-def faults_of(proof: Proof, model: CostModel, problem: Problem) -> Iterator[str]:
-    """What makes the multipliers no proof at all, whatever they sum up to."""
+def faults_of(proof: Proof, model: CostModel, problem: Problem, *, is_case: bool = False) -> Iterator[str]:
+    """What makes the multipliers no proof at all, whatever they sum up to; weights on what is beside a table's largest
+    block are known to proofs of cases alone."""
     places: set[tuple[str | None, tuple[int, ...] | None]] = set(places_of(model, problem))
     columns = {(model.stages[column.stage], str(column.resource)): c for c, column in enumerate(model.columns)}
     _, shared = instances_of_columns(problem)
@@ -158,7 +168,10 @@ def faults_of(proof: Proof, model: CostModel, problem: Problem) -> Iterator[str]
             yield f"weight on {weight.resource} of {weight.stage}: negative, or of something that does not exist"
     tables = {table.name for table in model.workload.tables}
     for entry in proof.table_weights:
-        if entry.share < 0 or entry.stage not in model.stages or entry.table not in tables:
+        is_there = entry.stage in model.stages and entry.table in tables
+        if entry.resource is not None:
+            is_there &= (entry.stage, entry.resource) in columns and is_case and problem.kinds == 1
+        if entry.share < 0 or not is_there:
             yield f"weight on table {entry.table} of {entry.stage}: negative, or of something that does not exist"
     for stage in model.stages:
         total = sum(weight.share for weight in proof.weights if weight.stage == stage)
@@ -262,7 +275,7 @@ def faults_of_cases(proof: Proof, model: CostModel, problem: Problem, depth: int
             or each.exhaustive_search_s is not None
         ):
             yield "a case: is proven by what proves nothing of a case"
-        faults = [*faults_of(each, model, part), *faults_of_packing(each, model, part)]
+        faults = [*faults_of(each, model, part, is_case=True), *faults_of_packing(each, model, part)]
         yield from faults or faults_of_cases(each, model, part, depth + 1)
 
 
@@ -332,10 +345,13 @@ def _multipliers(proof: Proof, model: CostModel, problem: Problem) -> Multiplier
         place = places.index((multiplier.group, multiplier.ranks))
         byte[place, memories.index(multiplier.tier)] = multiplier.seconds_per_byte
     of_table: dict[tuple[int, int], float] = {}
+    beside: dict[tuple[int, int], float] = {}
     number = {table.name: t for t, table in enumerate(model.workload.tables)}
     for lone in proof.table_weights:
         if not lone.share:
             continue
-        pair = number[lone.table], model.stages.index(lone.stage)
-        of_table[pair] = of_table.get(pair, 0.0) + lone.share
-    return Multipliers(weight, byte, of_table)
+        is_alone = lone.resource is None
+        of = model.stages.index(lone.stage) if is_alone else index[lone.stage, str(lone.resource)]
+        pair, known = (number[lone.table], of), of_table if is_alone else beside
+        known[pair] = known.get(pair, 0.0) + lone.share
+    return Multipliers(weight, byte, of_table, beside)

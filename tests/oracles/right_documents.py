@@ -14,6 +14,7 @@ from planner.formulation.policy import Policy
 from planner.formulation.question import Question, narrowed_policy
 from planner.solvers.bound.cutting_planes import FluidSolution, solve_relaxation
 from planner.solvers.bound.dual_feasible_cuts import strengthen
+from planner.solvers.bound.few_block_cases import FewBlockCases
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.bound.pattern_branching import PatternBranching
 from planner.solvers.bound.pattern_prices import Work
@@ -78,6 +79,7 @@ def bases() -> list[Base]:
     return [
         *(Base(name, each.to_json()) for name, each in found.items()),
         divided(),
+        beside_blocks(),
         priced(),
         *_followed(),
     ]
@@ -106,6 +108,25 @@ def divided() -> Base:
         return bound
 
     return Base("divided", _with_bound(inputs, terms, raised).to_json())
+
+
+def beside_blocks() -> Base:
+    """A table whose blocks outlast all others on the mean, beside copies of those: its rank has both."""
+    large: dict[str, object] = {"rows": 3_000_000, "dim": 64, "pooling_factor": 90}
+    small = [{"rows": 20_000 + 1000 * i, "dim": 64, "pooling_factor": 8 + i} for i in range(6)]
+    inputs = topology(node_group("a", nodes=4, ranks=2, hbm_bytes=40e9)), workload([large, *small])
+    shardings = ["table_wise", "column_wise", "data_parallel"]
+    terms = {"cost_model": "torchrec", "tiers": ["hbm"], "shardings": shardings}
+
+    def raised(fluid: Fluid, relaxed: FluidSolution, step_s: float) -> Bound:
+        cases = FewBlockCases(fluid, relaxed, 2 * step_s)
+        cases.run(2 * relaxed.stage_seconds, 2 * step_s)
+        bound = cases.whole.proven()
+        assert bound.cases is not None
+        assert any(leaf.bound.multipliers.beside for leaf in cases.whole.leaves())
+        return bound
+
+    return Base("beside blocks", _with_bound(inputs, terms, raised).to_json())
 
 
 def priced() -> Base:

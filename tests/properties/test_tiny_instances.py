@@ -47,7 +47,8 @@ def feasible(solved: list[Solved]) -> list[tuple[Solved, Optimum]]:
 
 
 def random_prices(problem: Problem, random: np.random.Generator, step_s: float) -> Multipliers:
-    """Weights that sum to one per stage, over instances and tables, and prices of the order of the step."""
+    """Weights that sum to one per stage, over instances, tables and, where ranks are alike, the instances of these;
+    and prices of the order of the step."""
     fluid = Fluid(problem)
     weight = np.zeros_like(fluid.instances)
     shared = fluid.shared_columns
@@ -68,9 +69,15 @@ def random_prices(problem: Problem, random: np.random.Generator, step_s: float) 
         for table in random.choice(problem.tables, size=min(2, problem.tables), replace=False).tolist():
             if share:
                 of_table[table, stage] = share / min(2, problem.tables)
+    beside = {}
+    for table, stage in list(of_table) if problem.kinds == 1 else []:
+        columns = np.flatnonzero(problem.stage_of_column == stage)
+        share = random.choice([0.1, 0.5, 0.9])
+        beside[table, int(random.choice(columns))] = of_table[table, stage] * share
+        of_table[table, stage] *= 1.0 - share
     size = np.maximum(fluid.capacity, 1.0)
     byte = random.random(size.shape) * 10 ** random.uniform(-3, 1) * step_s / size
-    return Multipliers(weight, byte * (random.random(size.shape) < 0.5), of_table)
+    return Multipliers(weight, byte * (random.random(size.shape) < 0.5), of_table, beside)
 
 
 def test_the_instances_are_of_every_sort(solved: list[Solved]) -> None:

@@ -31,6 +31,8 @@ class FluidSolution:
     """[P] how the fluid optimum mixes the proposals; sums to 1."""
     lone: tuple[tuple[int, int], ...] = ()
     """(table, stage) for which the stage was held to last as long as the table's largest block."""
+    beside: tuple[tuple[int, int], ...] = ()
+    """(table, column) for which that was so of the instance that the block loads most, and all that it has."""
 
 
 def solve_relaxation(
@@ -41,6 +43,7 @@ def solve_relaxation(
     rounds: int = 400,
     tolerance: float = 1e-5,
     lone: Sequence[tuple[int, int]] = (),
+    beside: Sequence[tuple[int, int]] = (),
     excess: float | None = None,
     target_s: float | None = None,
     floors: Floats | None = None,
@@ -50,15 +53,15 @@ def solve_relaxation(
 
     `usable` [B] leaves blocks out and `headroom` below 1 leaves memory free: the result is then no bound of
     the whole problem, but a choice of options that is easier to place. Of the `lone` (table, stage) the stage lasts
-    at least as long as the table's largest block; others are found where the optimum violates that by more than the
-    `excess`, a share of the step. `floors` [S] are the seconds that stages take in any case, where others than the
+    at least as long as the table's largest block, of those `beside` others (table, column) as the instance that such a
+    block loads most; more of the former are found where the optimum violates that by more than the `excess`, a share of
+    the step. `floors` [S] are the seconds that stages take in any case, where others than the
     relaxation's own are to count.
     """
     floors = fluid.floors if floors is None else floors
     master = Master(fluid.problem, fluid.instances, fluid.shared_columns, fluid.capacity * headroom, floors)
-    pairs: list[tuple[int, int]] = []
-    proposals: list[Ints] = []
-    _hold(fluid, master, pairs, lone, proposals)
+    held, proposals = _Held(fluid, master), list[Ints]()
+    held.add(lone, beside, proposals)
     multipliers = master.start()
     best_bound, best = -np.inf, multipliers
     ceiling, searches = np.inf, 0 if excess is None else LONE_SEARCHES
@@ -68,21 +71,21 @@ def solve_relaxation(
             best_bound, best = value, multipliers
         proposals.append(choices)
         seconds, size = fluid.usage(multipliers, choices)
-        master.add_cut(seconds, size, [fluid.peak(int(choices[table]), table, stage) for table, stage in pairs])
+        master.add_cut(seconds, size, held.seconds(choices))
         solved = master.attempt()
         if solved is None:
             break
         multipliers, ceiling = solved[0], solved[1] + float(fluid.problem.stage_constants.sum())
         if target_s is not None and not best_bound < target_s <= ceiling:
             break
-        least = LONE_SEARCH_TOLERANCE if searches else LONE_TOLERANCE if pairs else 0.0
+        least = LONE_SEARCH_TOLERANCE if searches else LONE_TOLERANCE if held.is_any else 0.0
         if ceiling - best_bound > max(tolerance, least) * abs(best_bound):
             continue
         if not searches:
             break
         too_long = _too_long(fluid, master, proposals, ceiling * (excess or 0.0))
         searches = searches - 1 if too_long else 0
-        _hold(fluid, master, pairs, too_long, proposals)
+        held.add(too_long, (), proposals)
         solved = master.attempt()
         if solved is None:
             break
@@ -101,20 +104,45 @@ def _mixture(fluid: Fluid, master: Master, proposals: list[Ints], bound_s: float
         np.stack([proposals[p] for p in mixed]),
         shares[mixed] / shares[mixed].sum(),
         tuple(best.of_table),
+        tuple(best.beside),
     )
 
 
-def _hold(
-    fluid: Fluid,
-    master: Master,
-    pairs: list[tuple[int, int]],
-    new: Sequence[tuple[int, int]],
-    proposals: list[Ints],
-) -> None:
-    """Let the stages of these tables last as long as their largest blocks, in all proposals so far, too."""
-    for table, stage in new:
-        master.add_table(table, stage, [fluid.peak(int(choices[table]), table, stage) for choices in proposals])
-        pairs.append((table, stage))
+class _Held:
+    """What stages are held to last as long as: tables' largest blocks, or the instances that these load most."""
+
+    def __init__(self, fluid: Fluid, master: Master) -> None:
+        self._fluid, self._master = fluid, master
+        self._pairs: list[tuple[int, int, int | None]] = []
+        """(table, stage, column), the last for what is beside the block, too."""
+
+    @property
+    def is_any(self) -> bool:
+        return bool(self._pairs)
+
+    def add(self, lone: Sequence[tuple[int, int]], beside: Sequence[tuple[int, int]], proposals: list[Ints]) -> None:
+        """Hold more (table, stage) and (table, column), in all proposals so far, too."""
+        stages = self._fluid.problem.stage_of_column
+        new: list[tuple[int, int, int | None]] = [(table, stage, None) for table, stage in lone]
+        new += [(table, int(stages[column]), column) for table, column in beside]
+        known = [self._seconds(new, choices) for choices in proposals]
+        for number, (table, stage, column) in enumerate(new):
+            self._master.add_table(table, stage, [seconds[number] for seconds in known], column)
+        self._pairs += new
+
+    def seconds(self, choices: Ints) -> list[float]:
+        """Return what each stage that is held lasts at least under a choice of options."""
+        return self._seconds(self._pairs, choices)
+
+    def _seconds(self, pairs: list[tuple[int, int, int | None]], choices: Ints) -> list[float]:
+        columns = sorted({column for *_, column in pairs if column is not None})
+        of_all = dict(zip(columns, self._fluid.seconds_of_all(choices, columns).tolist(), strict=True))
+        return [
+            self._fluid.peak(int(choices[table]), table, stage)
+            if column is None
+            else self._fluid.largest(int(choices[table]), table, column) + of_all[column]
+            for table, stage, column in pairs
+        ]
 
 
 def _too_long(fluid: Fluid, master: Master, proposals: list[Ints], excess_s: float) -> list[tuple[int, int]]:

@@ -13,6 +13,7 @@ a small linear program over weights and multipliers, and solves that. The bound 
 so an inexact solver can only make it weaker, never wrong.
 """
 
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
@@ -46,6 +47,7 @@ class Fluid:
         kinds, columns = problem.kinds, len(problem.stage_of_column)
         self._world = problem.is_world_wide
         self._table_peaks: dict[int, Floats] = {}
+        self._largest: dict[tuple[int, int], Floats] = {}
         self._cost: Floats = np.zeros((kinds, columns + len(problem.pool_capacity), len(problem.block_option)))
         """[K, C + M, B] what one block asks of a kind in all: seconds by column, bytes by tier."""
         for k in range(kinds):
@@ -110,6 +112,32 @@ class Fluid:
         """Seconds that the stage takes at least under the option that a block of the table names."""
         return float(self._peaks_of_table(table)[choice - self.problem.table_block_start[table], stage])
 
+    def _largest_of_table(self, table: int, column: int) -> Floats:
+        """[n] the same and the base under the option that each block of a table names, of one column."""
+        if (table, column) not in self._largest:
+            start = self.problem.table_block_start
+            load = self.largest_loads(np.arange(start[table], start[table + 1]), np.array([column]))[:, 0]
+            self._largest[table, column] = load + self.problem.extremes.base_of_instance[0, column]
+        return self._largest[table, column]
+
+    def largest_loads(self, choices: Ints, columns: Ints | slice = slice(None)) -> Floats:
+        """[n, C] seconds that the largest block of each option, named by one of its blocks, loads any instance by, on
+        ranks of the first kind, of all or of these `columns`; see `seconds_of_all`."""
+        blocks, lengths = blocks_of_choices(self.problem, choices)
+        load = self.problem.extremes.peak_load(0, blocks, columns)
+        return np.asarray(np.maximum.reduceat(load, lengths.cumsum() - lengths))
+
+    def largest(self, choice: int, table: int, column: int) -> float:
+        """Seconds of the largest block and the base under the option that a block of the table names."""
+        return float(self._largest_of_table(table, column)[choice - self.problem.table_block_start[table]])
+
+    def seconds_of_all(self, choices: Ints, columns: Sequence[int] | Ints) -> Floats:
+        """[n] seconds that every instance of each column's resource has under a choice of options [T]."""
+        if not len(columns):
+            return np.zeros(0)
+        blocks, count = taken_by_choices(self.problem, choices)
+        return np.array([product(self.problem.extremes.of_all(int(each))[blocks], count) for each in columns])
+
     @cached_property
     def shared_columns(self) -> Bools:
         """[C] whether instances of the column serve ranks of several kinds, so that kinds share one weight."""
@@ -123,6 +151,8 @@ class Fluid:
         )
         for (_, stage), weight in multipliers.of_table.items():
             share[stage] += weight
+        for (_, column), weight in multipliers.beside.items():
+            share[self.problem.stage_of_column[column]] += weight
         return np.maximum(1.0 - share, 0.0)
 
     def no_multipliers(self) -> Multipliers:
@@ -187,6 +217,9 @@ class Fluid:
         for (table, stage), weight in multipliers.of_table.items():
             own = slice(int(problem.table_block_start[table]), int(problem.table_block_start[table + 1]))
             values[own] += weight * self._peaks_of_table(table)[:, stage]
+        for (table, column), weight in multipliers.beside.items():
+            own = slice(int(problem.table_block_start[table]), int(problem.table_block_start[table + 1]))
+            values[own] += weight * self._largest_of_table(table, column)
         return values
 
     def block_values(self, multipliers: Multipliers, more: Floats | None = None) -> Floats:
@@ -199,6 +232,8 @@ class Fluid:
         everywhere = np.zeros(local.shape[1])
         for kind, weight in enumerate(self._everywhere_weight(multipliers)[:, self._wide_columns]):
             _add_rows(everywhere, weight, self._everywhere[kind])
+        for (_, column), share in multipliers.beside.items():
+            everywhere += share * problem.extremes.of_all(column)
         if problem.kinds == 1:
             value = local[0] + everywhere
             value[self._barred] = np.inf

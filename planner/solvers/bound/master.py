@@ -51,7 +51,8 @@ class Master:
             self._simplex[stage] = self._program.add_row(members, np.ones(len(members)), 1.0, 1.0)
         self._idle_stages: Ints = np.array(idle_stages, dtype=np.int64)
         self._floors: Floats = floors[self._idle_stages]
-        self._tables: list[tuple[int, int]] = []
+        self._tables: list[tuple[int, int, int | None]] = []
+        """Tables that have a weight in a stage; with a column, where it counts what is beside their largest block."""
         self._of_table: list[int] = []
         """Their variables."""
         self._cuts: list[int] = []
@@ -66,13 +67,14 @@ class Master:
         nothing = (np.zeros(len(some)) for some in (self._multipliers, self._of_table, self._idle))
         return self._as_multipliers(1.0 / sizes[self._column_stage], *nothing)
 
-    def add_table(self, table: int, stage: int, seconds: list[float]) -> None:
-        """Give the table a weight in a stage: the stage lasts at least as long as its largest block.
+    def add_table(self, table: int, stage: int, seconds: list[float], column: int | None = None) -> None:
+        """Give the table a weight in a stage: the stage lasts at least as long as its largest block; with what is
+        beside that, where a column is given.
 
         That takes so many `seconds` in each of the choices so far.
         """
         (weight,) = self._program.add_variables(1)
-        self._tables.append((table, stage))
+        self._tables.append((table, stage, column))
         self._of_table.append(weight)
         self._program.append(self._simplex[stage], weight, 1.0)
         for cut, value in zip(self._cuts, seconds, strict=True):
@@ -123,18 +125,24 @@ class Master:
         parts = (values[some] for some in (self._weights, self._multipliers, self._of_table, self._idle))
         return self._as_multipliers(*parts), float(values[self._bound[0]]) / self._scale
 
-    def _as_multipliers(self, weights: Floats, multipliers: Floats, of_table: Floats, idle: Floats) -> Multipliers:
+    def _as_multipliers(
+        self, weights: Floats, multipliers: Floats, weights_of_tables: Floats, idle: Floats
+    ) -> Multipliers:
         weight = np.zeros_like(self._instances)
         weight[self._weight_at] = np.maximum(weights, 0.0) / self._instances[self._weight_at]
         weight[:, self._shared] = np.where(self._instances[:, self._shared] > 0, weight[0, self._shared], 0.0)
         byte = np.maximum(multipliers, 0.0).reshape(self._capacity.shape) / self._unit_bytes / (self._scale or 1.0)
         total = self._total(weight)
-        valued = [(pair, value) for pair, value in zip(self._tables, of_table.tolist(), strict=True) if value > 0]
-        for (_, stage), value in valued:
+        valued = [
+            (key, value) for key, value in zip(self._tables, weights_of_tables.tolist(), strict=True) if value > 0
+        ]
+        for (_, stage, _), value in valued:
             total[stage] += value
         total[self._idle_stages] += np.maximum(idle, 0.0)
-        weight_of_table = {pair: value / float(total[pair[1]]) for pair, value in valued}
-        return Multipliers(weight / total[self._stages], byte, weight_of_table)
+        shares = [(*key, value / float(total[key[1]])) for key, value in valued]
+        of_table = {(table, stage): share for table, stage, column, share in shares if column is None}
+        beside = {(table, column): share for table, _, column, share in shares if column is not None}
+        return Multipliers(weight / total[self._stages], byte, of_table, beside)
 
     def _total(self, weight: Floats) -> Floats:
         """[S] sums of the weights: one but for the solver's tolerance, and made one exactly."""

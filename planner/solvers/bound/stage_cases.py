@@ -71,12 +71,6 @@ class Case:
             yield from self.parts[1].leaves()
             yield from self.parts[2].leaves()
 
-    def every(self) -> "Iterator[Case]":
-        """Yield the case and all parts of it, the innermost first."""
-        for part in () if self.parts is None else self.parts[1:]:
-            yield from part.every()
-        yield self
-
     def proven(self) -> Bound:
         """Return the bound of the case, with those of its parts where they prove more."""
         if self.parts is None:
@@ -113,10 +107,8 @@ class StageCaseSearch:
         stage_seconds: Floats,
         attempts: int,
         is_over: Callable[[], bool] = lambda: False,
-        patience: int = PATIENCE,
     ) -> None:
-        """Make as many attempts to raise the bound, or fewer where they do not, `patience` of them in a row, or where
-        it reaches `step_s`.
+        """Make as many attempts to raise the bound, or fewer where some in a row do not, or where it reaches `step_s`.
 
         `stage_seconds` [S] are those of the plan that takes so long, constants aside: where they are near the fluid
         optimum's, nothing is to be won.
@@ -128,7 +120,7 @@ class StageCaseSearch:
                 break
             now_s = self.whole.proven().seconds
             idle = 0 if now_s > best_s * (1 + WORTHWHILE) else idle + 1
-            if idle >= patience:
+            if idle >= PATIENCE:
                 break
             best_s = max(best_s, now_s)
 
@@ -141,12 +133,6 @@ class StageCaseSearch:
             if at is None or case.bound.seconds >= step_s or is_over():
                 break
             self._divide(case, at)
-
-    def forget_idle(self) -> None:
-        """Take back divisions whose parts prove hardly more than what they divide: all parts would have to rise."""
-        for case in self.whole.every():
-            if case.parts is not None and case.proven().seconds <= case.bound.seconds * (1 + WORTHWHILE):
-                case.parts = None
 
     def run_company(self, step_s: float, attempts: int, is_over: Callable[[], bool] = lambda: False) -> None:
         """Divide the weakest case so often at most by a time below which each rank holds a part of a table, as long as
@@ -170,9 +156,9 @@ class StageCaseSearch:
             tightened = tighten(case.fluid, case.relaxed, step_s, case.bound)
             case.bound = strengthen(case.fluid, tightened, step_s, is_over)
             return True
-        at = _division(case, stage_seconds)
+        at = stage_division(case, stage_seconds)
         if at is not None:
-            self._divide(case, at)
+            self._divide(case, at[1])
         return at is not None
 
     def _divide(self, case: Case, at: Division) -> None:
@@ -233,8 +219,9 @@ def _company_division(case: Case) -> StageDivision | None:
     return StageDivision(stage, float(roofs[table, stage]))
 
 
-def _division(case: Case, stage_seconds: Floats) -> StageDivision | None:
-    """Return the stage and the time that divide a case best; None where nothing is to be won.
+def stage_division(case: Case, stage_seconds: Floats) -> tuple[float, StageDivision] | None:
+    """Return the stage and the time that divide a case best, with seconds by which the bound may rise; None where
+    nothing is to be won.
 
     As long as all that is shorter is proven to take longer, the bound rises by what the time is above the fluid
     optimum's, at most by what the plan's `stage_seconds` [S] are above it.
@@ -249,7 +236,7 @@ def _division(case: Case, stage_seconds: Floats) -> StageDivision | None:
         for seconds, rise_s in _times(case, stage, float(fluid_s[stage]), float(stage_seconds[stage])):
             tried.append((min(rise_s, float(most[stage])), -stage, seconds))
     best = max(tried, default=(0.0, 0, 0.0))
-    return None if best[0] <= WORTHWHILE * case.bound.seconds else StageDivision(-best[1], best[2])
+    return None if best[0] <= WORTHWHILE * case.bound.seconds else (best[0], StageDivision(-best[1], best[2]))
 
 
 def _times(case: Case, stage: int, fluid_s: float, plan_s: float) -> Iterator[tuple[float, float]]:

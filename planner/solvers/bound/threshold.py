@@ -42,9 +42,7 @@ def least_of_stages(fluid: Fluid, multipliers: Multipliers) -> Floats:
 
 def _stage_bound(fluid: Fluid, multipliers: Multipliers, stage: int) -> float:
     """Seconds that a stage takes at least, by its own weights among the multipliers."""
-    weight = np.where(fluid.problem.stage_of_column == stage, multipliers.weight, 0.0)
-    of_table = {pair: value for pair, value in multipliers.of_table.items() if pair[1] == stage}
-    alone = Multipliers(weight, np.zeros_like(multipliers.byte), of_table)
+    alone = multipliers.of_stage(stage, fluid.problem.stage_of_column)
     floors = np.where(np.arange(len(fluid.floors)) == stage, fluid.floors, 0.0)
     least = fluid.bound(alone, floors=floors)[0] - float(fluid.problem.stage_constants.sum())
     return max(0.0, float(floors[stage]), least)

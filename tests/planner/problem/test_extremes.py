@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 
 from cost_models.shards import NODE, RANK, WORLD
-from planner.problem.load_state import LoadState, place_block
+from planner.problem.load_state import LoadState, load_state, place_block
+from planner.problem.placement import Placement
 from tests.oracles.instances import tiny_instance
+from tests.oracles.placements import tiny_placement
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -65,3 +67,24 @@ def test_what_was_there_before_counts_once_for_each_instance() -> None:
                 total = min(sum(load[r, c] for r in np.flatnonzero(instance == instance[rank])) for rank in own)
                 assert problem.extremes.base_of_instance[kind, c] == pytest.approx(total)
                 assert problem.extremes.sharing[kind, c] == (instance[node] == instance[node[0]]).sum()
+
+
+def test_every_instance_has_what_all_have_of_each_block() -> None:
+    """Of random placements, the least loaded instance of each resource; just that of copies on all ranks."""
+    compared, equal = 0, 0
+    for seed in range(80):
+        placed = tiny_placement(seed)
+        if placed is None or placed[0].kinds > 1:
+            continue
+        problem, placement = placed
+        copied = problem.is_world_wide & problem.block_replicated
+        for chosen in (np.ones(len(placement.item_block), dtype=bool), copied[placement.item_block]):
+            some = Placement(placement.item_block[chosen], placement.item_place[chosen])
+            more = load_state(problem, some).load - LoadState(problem).load
+            for column, load in enumerate(more):
+                of_all = float(problem.extremes.of_all(column)[some.item_block].sum())
+                assert of_all <= load.min() * (1 + 1e-9) + 1e-15
+                compared += of_all > 0
+                equal += bool(of_all > 0 and of_all == pytest.approx(load.min(), rel=1e-9) and chosen.any())
+    assert compared > 20
+    assert equal > 10

@@ -1,5 +1,7 @@
 """Rows cut over ranks: shares of sites, counted one by one."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -40,3 +42,19 @@ def test_shares_of_every_site_are_those_of_its_ranks(seed: int) -> None:
             assert holders.tolist() == problem.ranks_of_kind[kind].tolist()
         else:
             assert holders.tolist() == [int((site_of_rank == site).sum()) for site in site_of_rank.tolist()]
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_the_least_share_is_that_of_some_rank(apart: bool) -> None:
+    """Of blocks of all ranks, were they on every site; the last ranks of small tables hold nothing."""
+    least, compared = [], 0
+    for seed in range(60):
+        problem = replace(tiny_instance(seed).problem, copies_apart=apart)
+        for rows in (3, 7, int(problem.block_rows.max(initial=1))):
+            few = replace(problem, block_rows=np.full_like(problem.block_rows, rows))
+            for block in np.flatnonzero(few.is_world_wide & (few.world % few.block_copies == 0)).tolist():
+                least.append(few.row_shares.least[block])
+                assert least[-1] == pytest.approx(few.row_shares.on_every_site(block).min(), abs=1e-15)
+                compared += 0 < least[-1] < few.row_shares.largest[0, block] * (1 - 1e-9)
+    assert compared > 3
+    assert 0.0 in least
