@@ -28,7 +28,7 @@ def _search(problem: Problem, threshold_s: float) -> PriceSearch | None:
 
 
 def test_a_threshold_is_refuted_where_the_programme_needs_more_nodes() -> None:
-    """As it does once dual values alone find no new columns; no other one is refuted, and hardly any such one is not."""
+    """As it does once dual values alone find no new columns; no other is refuted, and hardly any such one is not."""
     refuted, missed = 0, 0
     for known in known_patterns(0, 30):
         problem = presolve(known.instance.problem).problem
