@@ -30,11 +30,11 @@ def integrality_floors(problem: Problem) -> Floats:
     floors = np.zeros(len(problem.stage_constants)) if limits is None else limits.floors.copy()
     if problem.kinds > 1:
         return floors
-    wide = np.flatnonzero(~problem.is_on_rank)
+    wide = ~problem.is_on_rank
     shared = problem.everywhere.any(axis=(0, 1))
-    for part in (problem.fixed, problem.by_rows):
-        shared |= part[0, wide].any(axis=0)
     for column in np.flatnonzero(~shared).tolist():
+        if any(bool((part[0, :, column] != 0)[wide].any()) for part in (problem.fixed, problem.by_rows)):
+            continue
         load, stage = problem.fixed[0, :, column] + problem.by_rows[0, :, column], problem.stage_of_column[column]
         if load.any():
             floors[stage] = max(floors[stage], _least(problem, load, column))

@@ -1,4 +1,4 @@
-"""Memory that commands free: kept, so that the kernel need not hand out the same pages again and again."""
+"""Memory that commands free: kept, so that the kernel need not hand out the same pages again and again; small pages."""
 
 import platform
 import subprocess
@@ -30,3 +30,21 @@ def test_arrays_that_come_and_go_touch_the_same_pages() -> None:
     ]
     assert faults[1] < 1_000, faults
     assert faults[1] < faults[0] / 2, faults
+
+
+HUGE = """
+from pathlib import Path
+from planner.cli.allocator import keep_freed_memory
+keep_freed_memory()
+status = Path("/proc/self/status")
+print(status.read_text() if status.exists() else "")
+"""
+
+
+def test_no_huge_pages_are_taken() -> None:
+    """Where the kernel says whether a process may have them, it may not any more."""
+    said = subprocess.run([sys.executable, "-c", HUGE], check=True, capture_output=True, text=True).stdout
+    of_huge_pages = [line.split()[1] for line in said.splitlines() if line.startswith("THP_enabled")]
+    if not of_huge_pages:
+        pytest.skip("this kernel does not say")
+    assert of_huge_pages == ["0"]
