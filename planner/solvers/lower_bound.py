@@ -129,7 +129,9 @@ class BoundRaiser:
         )
         self._limits = limits
         self._tightened_s: float | None = None
-        self._is_strengthened = self._is_divided = False
+        self._is_strengthened = False
+        self._time_cases: TimeCases | None = None
+        self._is_divided_more = False
         self._cases: StageCaseSearch | None = None
         self.patterns: PatternBranching | None = None
         """What proves the bound by prices of rank patterns; None where nothing does."""
@@ -166,6 +168,7 @@ class BoundRaiser:
             self.tighten()
             self.strengthen()
             self.divide()
+            self.divide_more()
             self._exhaustive_search.below_best()
             self.price_patterns(passes)
             self.branch(passes)
@@ -213,10 +216,18 @@ class BoundRaiser:
         problem, incumbent = self._fluid.problem, self._incumbent
         if len(problem.block_option) <= OPTION_CASE_BLOCKS or problem.kinds > 1:
             return
-        if self._is_divided or incumbent.is_done() or incumbent.bound.seconds >= self._limits.useful_bound_s:
+        if self._time_cases or incumbent.is_done() or incumbent.bound.seconds >= self._limits.useful_bound_s:
             return
-        self._is_divided = True
-        incumbent.raise_to(TimeCases(self._fluid, self._relaxed).raised(incumbent.bound))
+        self._time_cases = TimeCases(self._fluid, self._relaxed)
+        incumbent.raise_to(self._time_cases.raised(incumbent.bound))
+
+    def divide_more(self) -> None:
+        """Raise the bound by more cases of that stage's time; once."""
+        incumbent = self._incumbent
+        if self._time_cases is None or self._is_divided_more or incumbent.is_done():
+            return
+        self._is_divided_more = True
+        incumbent.raise_to(self._time_cases.divided_more(incumbent.bound))
 
     def weakest(self) -> Case | None:
         """Return the case with the least bound, once plans are divided."""

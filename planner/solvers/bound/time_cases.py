@@ -1,4 +1,4 @@
-"""A tighter bound for very many block types: three cases of one stage's time, solved over options that may be cheapest.
+"""A tighter bound for very many block types: cases of one stage's time, solved over options that may be cheapest.
 
 The fluid optimum holds parts of tables in options of which one block alone outlasts a stage: of a cache over host
 memory, for example, whose misses load one node's link for three times as long as all tables together load each. A plan
@@ -45,6 +45,11 @@ ROUNDS, LOST = 3, 2e-5
 cost a case."""
 WORTHWHILE = 1e-4
 """Share by which the bound must rise."""
+MORE, HALVINGS, WORTH_DIVIDING = 5, 4, 1e-6
+"""How often the weakest case is divided once more, where both parts prove as much after so many halvings; and by what
+share they must prove more."""
+FURTHEST = 3.0
+"""Multiple of the optimum's time, or of that from which it is, up to which a case without an end is divided."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,14 @@ class _Span:
 
     floor_s: float
     roof_s: float
+
+
+@dataclass(frozen=True)
+class _Case:
+    """Plans of a span, and what is proven of them."""
+
+    span: _Span
+    bound: Bound
 
 
 @dataclass(frozen=True)
@@ -67,12 +80,14 @@ class _Proven:
 
 
 class TimeCases:
-    """What three cases of a stage's time prove of a problem whose ranks are of one kind."""
+    """What cases of a stage's time, three at first, prove of a problem whose ranks are of one kind."""
 
     def __init__(self, fluid: Fluid, relaxed: FluidSolution) -> None:
         self._fluid, self._problem = fluid, fluid.problem
         self._stage, self._time_s = _outlasted(fluid, relaxed)
         """The stage that is divided, and the optimum's time of it, constant aside; 0 where no block outlasts any."""
+        self._cases: list[_Case] = []
+        """The cases that are proven, those of shorter times first."""
         if self._time_s:
             self._peaks = self._problem.extremes.peaks_in_stage(self._stage)
             self._kept = self._looked_at(relaxed.multipliers)
@@ -91,13 +106,49 @@ class TimeCases:
                 break
             self._kept[np.concatenate([each.cheaper for each in proven])] = True
             self._narrow()
-        first, second, third = (each.bound for each in proven)
-        in_below = Cases(StageDivision(self._stage, low_s), first, second)
-        below = Bound(min(first.seconds, second.seconds), known.multipliers, None, cases=in_below)
-        seconds = min(below.seconds, third.seconds)
-        if seconds < known.seconds * (1 + WORTHWHILE):
+        self._cases = [_Case(span, each.bound) for span, each in zip(spans, proven, strict=True)]
+        return self._bound(known)
+
+    def divided_more(self, known: Bound) -> Bound:
+        """Return what more cases prove, once three are known: the weakest one is divided, again and again, as long as
+        both parts prove more; what is known where they do not prove noticeably more."""
+        for _ in range(MORE if self._cases else 0):
+            number = min(range(len(self._cases)), key=lambda number: self._cases[number].bound.seconds)
+            whole = self._cases[number]
+            at_s = self._middle_s(whole.span)
+            spans = _Span(whole.span.floor_s, at_s), _Span(at_s, whole.span.roof_s)
+            parts = [
+                _Case(span, max(self._proven(span).bound, whole.bound, key=lambda each: each.seconds)) for span in spans
+            ]
+            if min(part.bound.seconds for part in parts) <= whole.bound.seconds * (1 + WORTH_DIVIDING):
+                break
+            self._cases[number : number + 1] = parts
+        return self._bound(known, WORTH_DIVIDING)
+
+    def _middle_s(self, span: _Span) -> float:
+        """Return the time at which the two parts of a span prove about as much."""
+        low_s = max(span.floor_s, self._time_s)
+        high_s = min(span.roof_s, FURTHEST * low_s)
+        for _ in range(HALVINGS):
+            middle_s = (low_s + high_s) / 2
+            below, above = _Span(span.floor_s, middle_s), _Span(middle_s, span.roof_s)
+            if self._solved(below).bound_s > self._solved(above).bound_s:
+                low_s = middle_s
+            else:
+                high_s = middle_s
+        return (low_s + high_s) / 2
+
+    def _bound(self, known: Bound, worthwhile: float = WORTHWHILE) -> Bound:
+        """Return what all cases prove, where it is more than what is known by as much as is worth it; else that."""
+        if not self._cases:
             return known
-        return replace(known, seconds=seconds, cases=Cases(StageDivision(self._stage, high_s), below, third))
+        below = self._cases[0].bound
+        for case in self._cases[1:]:
+            cases = Cases(StageDivision(self._stage, case.span.floor_s), below, case.bound)
+            below = Bound(min(below.seconds, case.bound.seconds), known.multipliers, None, cases=cases)
+        if below.seconds < known.seconds * (1 + worthwhile):
+            return known
+        return replace(known, seconds=below.seconds, cases=below.cases)
 
     def _looked_at(self, multipliers: Multipliers) -> Bools:
         """Return which options [O] are looked at first."""
