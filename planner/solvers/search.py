@@ -31,8 +31,8 @@ def solve(
 
     More passes never end worse than fewer, nor does a problem than its `restrictions` to the blocks of a mask [B] where
     these are little or compete (`planner.solvers.portfolio`). Without a pass (effort 0) the search ends in another way,
-    which may come to a better plan than a pass does. No single move or swap makes the placement better,
-    unless the gap that was asked was reached or the last descent came to the end of its work limit. The `relaxation` of
+    which may come to a better plan than a pass does. No single move or swap makes the placement better, unless the gap
+    that was asked was reached, time ran out, or the last descent came to the end of its work limit. The `relaxation` of
     the problem is solved here where nobody has done so.
     """
     portfolio = Portfolio(problem, restrictions, limits, progress or (lambda *_: None), relaxation=relaxation)
