@@ -1,6 +1,6 @@
 """The most that single blocks ask of memory pools, resources and stages, and what is there before any."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -22,8 +22,6 @@ class Extremes:
     """What the blocks of one problem ask for at most, each by itself; `planner.problem.arrays` explains the letters."""
 
     problem: "Problem"
-    _of_all: dict[int, Floats] = field(default_factory=dict)
-    """What `of_all` returned before, by column."""
 
     @cached_property
     def pool_demand(self) -> Floats:
@@ -129,12 +127,10 @@ class Extremes:
         """[B] seconds that each instance of a column's resource has of a block at least, wherever that is: of one of
         all ranks, what the rank with the fewest rows has; of any other, what blocks load everywhere. Ranks of one
         kind."""
-        if column not in self._of_all:
-            problem = self.problem
-            held = problem.fixed[0, :, column] + problem.by_rows[0, :, column] * problem.row_shares.least
-            load = problem.everywhere[0, :, column] + np.where(problem.is_world_wide, held, 0.0)
-            self._of_all[column] = self._fewest_sharing[column] * load
-        return self._of_all[column]
+        problem = self.problem
+        held = problem.fixed[0, :, column] + problem.by_rows[0, :, column] * problem.row_shares.least
+        load = problem.everywhere[0, :, column] + np.where(problem.is_world_wide, held, 0.0)
+        return np.asarray(self._fewest_sharing[column] * load)
 
     @cached_property
     def stage_peaks(self) -> Floats:

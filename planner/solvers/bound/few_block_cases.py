@@ -56,7 +56,7 @@ class FewBlockCases:
 
     def _part(self, problem: Problem, whole: Case) -> Case:
         """Return a part of a case, with what its own fluid optimum proves."""
-        fluid = Fluid(problem, integrality_floors(problem))
+        fluid = whole.fluid.of_part(problem, integrality_floors(problem))
         if np.isinf(fluid.price(fluid.no_multipliers())[0]).any():
             return Case(fluid, None, Bound(np.inf, fluid.no_multipliers(), None), is_strengthened=True)
         assert whole.relaxed is not None

@@ -13,6 +13,7 @@ a small linear program over weights and multipliers, and solves that. The bound 
 so an inexact solver can only make it weaker, never wrong.
 """
 
+import copy
 from collections.abc import Sequence
 from functools import cached_property
 
@@ -48,6 +49,7 @@ class Fluid:
         self._world = problem.is_world_wide
         self._table_peaks: dict[int, Floats] = {}
         self._largest: dict[tuple[int, int], Floats] = {}
+        self._all: dict[int, Floats] = {}
         self._cost: Floats = np.zeros((kinds, columns + len(problem.pool_capacity), len(problem.block_option)))
         """[K, C + M, B] what one block asks of a kind in all: seconds by column, bytes by tier."""
         for k in range(kinds):
@@ -67,6 +69,15 @@ class Fluid:
         self._base = problem.base_loads[self._regions.kind] * self._sizes[:, None] * self._counted
         self._set_of_block = problem.table_rank_set[problem.table_of_block]
         self._bound_sets = np.flatnonzero(self._regions.binds[:, kinds:].any(axis=1)).tolist()
+
+    def of_part(self, problem: Problem, floors: Floats) -> "Fluid":
+        """The relaxation of a problem that differs in what is allowed, and in limits on stages, alone; it shares what
+        blocks cost with this one."""
+        part = copy.copy(self)
+        part.__dict__.pop("peaks", None)
+        part.problem, part.floors, part._table_peaks = problem, floors, {}
+        part._barred = np.flatnonzero(~problem.allowed.any(axis=0))
+        return part
 
     def _fill_cost(self, kind: int) -> None:
         """Some blocks at a time: what is written down between stays in a cache. Columns that nothing loads stay as they
@@ -136,7 +147,13 @@ class Fluid:
         if not len(columns):
             return np.zeros(0)
         blocks, count = taken_by_choices(self.problem, choices)
-        return np.array([product(self.problem.extremes.of_all(int(each))[blocks], count) for each in columns])
+        return np.array([product(self._of_all(int(each))[blocks], count) for each in columns])
+
+    def _of_all(self, column: int) -> Floats:
+        """[B] as `Extremes.of_all`, computed once."""
+        if column not in self._all:
+            self._all[column] = self.problem.extremes.of_all(column)
+        return self._all[column]
 
     @cached_property
     def shared_columns(self) -> Bools:
@@ -233,7 +250,7 @@ class Fluid:
         for kind, weight in enumerate(self._everywhere_weight(multipliers)[:, self._wide_columns]):
             _add_rows(everywhere, weight, self._everywhere[kind])
         for (_, column), share in multipliers.beside.items():
-            everywhere += share * problem.extremes.of_all(column)
+            everywhere += share * self._of_all(column)
         if problem.kinds == 1:
             value = local[0] + everywhere
             value[self._barred] = np.inf

@@ -34,8 +34,13 @@ def common_amount(seconds: Floats) -> float:
 def amounts(problem: Problem) -> Floats:
     """[C] seconds of which all blocks of splittable options take whole multiples on their rank; 0 where there is
     nothing like that."""
-    blocks = np.flatnonzero(problem.block_is_splittable)
-    return np.array([common_amount(seconds) for seconds in problem.whole_load[:, blocks].transpose(2, 0, 1)])
+    return np.array([amount_of(problem, column) for column in range(len(problem.stage_of_column))])
+
+
+def amount_of(problem: Problem, column: int) -> float:
+    """The same of one column."""
+    load = problem.fixed[..., column] + problem.by_rows[..., column]
+    return common_amount(load[:, problem.block_is_splittable])
 
 
 def level_below(load: Floats, step_s: float, most_s: float) -> float | None:

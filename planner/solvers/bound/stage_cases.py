@@ -30,7 +30,7 @@ from planner.problem.table_classes import table_classes
 from planner.solvers.bound.cutting_planes import FluidSolution, solve_relaxation
 from planner.solvers.bound.dual_feasible_cuts import strengthen
 from planner.solvers.bound.fluid import Fluid
-from planner.solvers.bound.load_steps import amounts
+from planner.solvers.bound.load_steps import amount_of
 from planner.solvers.bound.threshold import tighten
 
 WORTHWHILE = 2e-4
@@ -250,7 +250,7 @@ def _times(case: Case, stage: int, fluid_s: float, plan_s: float) -> Iterator[tu
     weight = case.bound.multipliers.weight.max(axis=0)
     columns = np.flatnonzero((problem.stage_of_column == stage) & (weight > 0))
     for column in columns.tolist():
-        amount = float(amounts(problem)[column])
+        amount = amount_of(problem, column)
         base_s = float(problem.extremes.base_of_instance[:, column].min())
         if amount > 0:
             seconds = base_s + float(np.ceil((fluid_s - base_s) / amount * (1 + 1e-6))) * amount
