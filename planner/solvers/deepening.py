@@ -88,6 +88,11 @@ class Deepening:
         if self.incumbent.best is not None and not self.incumbent.is_done():
             self._passes.run(self._queue, number - 1)
 
+    def ruin_longer(self, number: int) -> None:
+        """Go on after the pass of that number where it was short for the few tables that there are, once the bound is
+        raised: to a better plan it might be raised less."""
+        self._passes.ruin_longer(number - 1)
+
     def refine(self, number: int) -> None:
         """Search locally from the best plan, which comes from elsewhere."""
         if self.incumbent.best is not None and not self.incumbent.is_done():

@@ -106,6 +106,8 @@ class Portfolio:
                 self._descend()
             search.raise_bound(self._level)
             self._descend()
+            search.ruin_longer(self._level)
+            self._descend()
 
     def outcome(self) -> Outcome:
         """Return what there is now."""

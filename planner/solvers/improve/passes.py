@@ -49,6 +49,8 @@ and of each best plan with all of it."""
 RECUTS_IN_VAIN, HOPELESS = 2, 0.005
 """Recuts of a start in a row that gain nothing, after which no others are tried; and the share of the step by which a
 recut of the best plan ends above it where those that promise less are left out."""
+FEW, MORE_STEPS = 12, 200
+"""Tables up to which so many more steps of ruin and recreate follow the first pass: five for each table are few."""
 MENDING_STEPS = 300
 """Steps of ruin and recreate from a placement that is nearly one of a step in view."""
 BUILD_TABLES = 200
@@ -87,10 +89,21 @@ class Passes:
             self._pass(start, number, SQUARINGS if from_start and not self._is_tried else LATER_SQUARINGS)
         if from_start and self._swaps_on_sites and not self._incumbent.is_done():
             self._pass(self._incumbent.best, number, LATER_SQUARINGS)
-        while self._may_ruin and self._recut_best(self._seed + number):
-            pass
+        self._recut_while_better(number)
         if self._may_ruin and self.repack():
             self._local.improve(self._incumbent.best[0], self._seed + number, LATER_SQUARINGS)
+
+    def ruin_longer(self, number: int) -> None:
+        """Take the few tables of a small problem out and put them back more often than the first pass, of that number,
+        does, from the best plan."""
+        if self._incumbent.best is not None and not number and self._fluid.problem.tables <= FEW:
+            self._ruin_from(self._incumbent.best, number, MORE_STEPS)
+            self._recut_while_better(number)
+
+    def _recut_while_better(self, number: int) -> None:
+        """Cut one table of the best plan over nodes anew, as long as that makes it better."""
+        while self._may_ruin and self._recut_best(self._seed + number):
+            pass
 
     def repack(self) -> bool:
         """Pack the tables of the best plan over nodes anew, in other options (`Repacking`); return whether that made it
@@ -212,16 +225,20 @@ class Passes:
 
     def _pass(self, start: Start, number: int, squarings: tuple[int, ...]) -> None:
         """Move blocks; then, if the problem is not too large, ruin and recreate, and move blocks once more."""
-        seed, incumbent = self._seed + number, self._incumbent
-        placement, step_s = self._local.improve(start[0], seed, squarings)
+        found = self._local.improve(start[0], self._seed + number, squarings)
+        self._ruin_from(found, number, ruin_steps(self._fluid.problem, number))
+
+    def _ruin_from(self, start: Start, number: int, steps: int) -> None:
+        """Ruin and recreate so many times, if the problem is not too large, and search locally from there."""
+        incumbent, problem = self._incumbent, self._fluid.problem
         if not self._may_ruin or incumbent.is_done():
             return
-        ruin = self._ruin(step_s, seed)
+        placement, step_s = start
+        ruin = self._ruin(step_s, self._seed + number)
         ruin.start_from(placement)
-        problem = self._fluid.problem
         cooling = HOT_COOLING if is_hot(problem, number) else COOLING
-        ruin.run(ruin_steps(problem, number), temperature_of(problem, number), incumbent.clock.is_over, cooling)
-        self._search_from(ruin, step_s, seed)
+        ruin.run(steps, temperature_of(problem, number), incumbent.clock.is_over, cooling)
+        self._search_from(ruin, step_s, self._seed + number)
 
     def mend(self, placement: Placement, target_s: float, number: int) -> None:
         """Put in the tables that a placement leaves out, and take a few out and put them back to come below a step of
