@@ -2,7 +2,7 @@
 
 A size is judged by a search that ends as soon as it is decided. It is *rejected by proof* where the lower bound on the
 step is above the target's step, or where the memory is proven too small; it is *accepted by a plan* that reaches the
-target. What neither decides after a short search (no local search) is searched as long as `effort` says; where that
+target. What neither decides after a short search (effort 0) is searched as long as `effort` says; where that
 finds no such plan either, the size is rejected without proof, and the candidate says so.
 """
 

@@ -14,6 +14,7 @@ from planner.solvers.construct.fallback import fallback_placement
 from planner.solvers.exhaustion import LONGER_TRIES, ExhaustiveSearch
 from planner.solvers.improve.local_search import LATER_SQUARINGS, TRIAL_ROUNDS, LocalSearch
 from planner.solvers.improve.passes import Passes
+from planner.solvers.improve.ruin_and_recreate import may_ruin
 from planner.solvers.incumbent import OPTIMAL_GAP, Incumbent, Outcome, Progress, Start, Status
 from planner.solvers.integer.uniform_nodes import UniformNodes
 from planner.solvers.integer.unlike_nodes import UnlikeNodes
@@ -29,6 +30,10 @@ GOOD_FIT = 0.02
 
 FAR_FROM_ALIKE = 0.02
 """Gap of plans whose nodes all hold the same above which nodes of two sorts are tried."""
+
+SHORT_STARTS = 0.02
+"""Gap of starts above which a pass goes on from them also where none was asked for, if tables go in and out one by one:
+it takes about as long as raising the bound to such plans."""
 
 GOOD_STARTS = 0.1
 """Gap of the start portfolio below which nothing is built up from nothing."""
@@ -56,6 +61,7 @@ class Deepening:
         self._nothing_fits = False
         self._first: list[Start] | None = None
         self._queue: list[Start] = []
+        self._makes_passes = limits.effort != 0
 
     def open(self) -> None:
         """Try all plans where these are few, and make the starts that cost least."""
@@ -78,7 +84,8 @@ class Deepening:
         self._exhaustive_search.below_best()
         if starts:
             self.raiser.divide_by_time()
-        if self._effort != 0:
+        self._makes_passes = self._effort != 0 or self._falls_short()
+        if self._makes_passes:
             self._queue = self._passes.finalists(starts, self._start_portfolio.most_starts)
         self._aim()
 
@@ -87,6 +94,11 @@ class Deepening:
         self._exhaustive_search.renew(number)
         if self.incumbent.best is not None and not self.incumbent.is_done():
             self._passes.run(self._queue, number - 1)
+
+    @property
+    def asks_for_pass(self) -> bool:
+        """Whether starts wait for a pass."""
+        return bool(self._queue) and not self.incumbent.is_done()
 
     def ruin_longer(self, number: int) -> None:
         """Go on after the pass of that number where it was short for the few tables that there are, once the bound is
@@ -130,6 +142,12 @@ class Deepening:
         status = "optimal" if step_s <= bound.seconds * (1 + OPTIMAL_GAP) else "feasible"
         return Outcome(status, placement, step_s, bound, None, ran_out_of_time=ran_out)
 
+    def _falls_short(self) -> bool:
+        """Whether starts of a problem in which tables go in and out one by one are far above the bound."""
+        incumbent = self.incumbent
+        is_near = incumbent.best is None or incumbent.is_within(SHORT_STARTS) or incumbent.is_done()
+        return not is_near and may_ruin(self.fluid.problem)
+
     def _aim(self) -> None:
         """Divide the plans into cases by the times of stages, where the bound is loose, and begin with a plan that aims
         at the case with the least bound, if that is better than all others."""
@@ -140,7 +158,7 @@ class Deepening:
             return
         portfolio = StartPortfolio(case.fluid, case.relaxed, self.incumbent)
         starts = _distinct(sorted(portfolio.starts(), key=lambda start: start[1]))
-        if self._effort != 0:
+        if self._makes_passes:
             better = [start for start in self._passes.finalists(starts, portfolio.most_starts) if start[1] < before_s]
             self._queue[:0] = better[:1]
 
@@ -156,7 +174,7 @@ class Deepening:
         starts = sorted(packing.starts(), key=lambda start: start[1])
         if starts:
             self.raiser.divide_few_blocks()
-        if starts and self._effort != 0:
+        if starts and self._makes_passes:
             self._queue = starts[:1]
         return bool(starts)
 

@@ -83,8 +83,21 @@ class Portfolio:
         while (effort is None or self._level < effort) and self._may_go_on():
             self.advance(self._level + 1)
         if effort == 0 and self._search is not None:
-            self._search.raise_bound(0)
-            self._search.repack()
+            self._end_without_passes(self._search)
+
+    def _end_without_passes(self, search: Deepening) -> None:
+        """End a search that was asked for no pass; with one, where the starts are so far above the bound that they ask
+        for it."""
+        falls_short = search.asks_for_pass
+        if falls_short:
+            self._note_best()
+            search.run_pass(1)
+            self._descend()
+        search.raise_bound(0)
+        search.repack()
+        self._descend()
+        if falls_short:
+            search.ruin_longer(1)
             self._descend()
 
     def advance(self, level: int) -> None:
