@@ -61,7 +61,6 @@ class Deepening:
         self._nothing_fits = False
         self._first: list[Start] | None = None
         self._queue: list[Start] = []
-        self._makes_passes = limits.effort != 0
 
     def open(self) -> None:
         """Try all plans where these are few, and make the starts that cost least."""
@@ -84,10 +83,11 @@ class Deepening:
         self._exhaustive_search.below_best()
         if starts:
             self.raiser.divide_by_time()
-        self._makes_passes = self._effort != 0 or self._falls_short()
-        if self._makes_passes:
+        if self._effort != 0:
             self._queue = self._passes.finalists(starts, self._start_portfolio.most_starts)
         self._aim()
+        if self._effort == 0 and self._falls_short():
+            self._queue = self._passes.finalists(starts, self._start_portfolio.most_starts)
 
     def run_pass(self, number: int) -> None:
         """Run the local search's pass of that number, from 1: from one of the best starts, then from the best plan."""
@@ -158,7 +158,7 @@ class Deepening:
             return
         portfolio = StartPortfolio(case.fluid, case.relaxed, self.incumbent)
         starts = _distinct(sorted(portfolio.starts(), key=lambda start: start[1]))
-        if self._makes_passes:
+        if self._effort != 0:
             better = [start for start in self._passes.finalists(starts, portfolio.most_starts) if start[1] < before_s]
             self._queue[:0] = better[:1]
 
@@ -174,7 +174,7 @@ class Deepening:
         starts = sorted(packing.starts(), key=lambda start: start[1])
         if starts:
             self.raiser.divide_few_blocks()
-        if starts and self._makes_passes:
+        if starts and self._effort != 0:
             self._queue = starts[:1]
         return bool(starts)
 
