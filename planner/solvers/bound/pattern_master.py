@@ -211,6 +211,12 @@ class PatternMaster:
             self._objective.SetCoefficient(bought, price * (1 + share))
             self._objective.SetCoefficient(sold, -price * (1 - share))
 
+    def let_go(self) -> None:
+        """Have prices be anything from now on."""
+        self._is_solved = False
+        for each in itertools.chain(*self._edges):
+            each.SetUb(0.0)
+
     def _edge(self, row: "pywraplp.Constraint") -> "tuple[pywraplp.Variable, pywraplp.Variable]":
         bought, sold = self._variable(0.0), self._variable(0.0)
         row.SetCoefficient(bought, 1.0)

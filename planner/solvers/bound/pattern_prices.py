@@ -5,7 +5,7 @@ Res. 4, 1997), and which are kept near to those: the first ones, of the relaxati
 dual values of few columns prove nothing (boxstep: Marsten, Hogan and Blankenship, Oper. Res. 23, 1975).
 
 Prices at any iteration prove something (Farley, Oper. Res. 38, 1990), so that it ends as soon as they refute the case,
-or the columns so far need no more nodes than there are, with prices as far from the best ones as may be.
+or the columns so far need no more nodes than there are, with prices that may be anything.
 """
 
 import math
@@ -27,7 +27,7 @@ LEAST_SMOOTHING = 0.1
 """Below it, halved each time that nothing new is found, columns are priced at the dual values."""
 NEAR, WIDER, FARTHEST = 0.1, 2.0, 0.4
 """Share by which prices in the master may differ from the best ones known, how much farther they may where that
-proves too little, and how far at most."""
+proves too little, and beyond what they may be anything: columns are good ones then."""
 AT_ONCE = 20
 """Contents of nodes, and levels of ranks, that are added at once."""
 DIGITS = 7
@@ -84,14 +84,13 @@ class PriceSearch:
                 break
             if self.best_nodes > proven:
                 proven, smoothing = self.best_nodes, SMOOTHING
-                self.master.keep_near(self.best, near)
+                self._keep(near)
             elif is_new:
                 smoothing = SMOOTHING
             elif smoothing:
                 smoothing = smoothing / 2 if smoothing > LEAST_SMOOTHING else 0.0
-            elif self.master.is_at_edge and near < FARTHEST:
-                near, smoothing = near * WIDER, SMOOTHING
-                self.master.keep_near(self.best, near)
+            elif self.master.is_at_edge:
+                near, smoothing = self._widened(near), SMOOTHING
             else:
                 break
             near = self._solve(near)
@@ -102,15 +101,26 @@ class PriceSearch:
 
     def _solve(self, near: float) -> float:
         """Solve the master, and again with prices that may be farther from the best ones, as long as it needs no more
-        nodes than there are; return how far they may be then."""
+        nodes than there are because they may not; return how far they may be then."""
         self._solution = self.master.solve()
         while self._solution is not None and self._solution.nodes <= self.case.rules.nodes * (1 + COARSE_ROUNDING):
-            if near >= FARTHEST or not self.master.is_at_edge:
+            if not self.master.is_at_edge:
                 break
-            near *= WIDER
-            self.master.keep_near(self.best, near)
+            near = self._widened(near)
             self._solution = self.master.solve()
         return near
+
+    def _widened(self, near: float) -> float:
+        near = near * WIDER if near < FARTHEST else math.inf
+        self._keep(near)
+        return near
+
+    def _keep(self, near: float) -> None:
+        """Keep prices near to the best ones, or let them be anything."""
+        if near < math.inf:
+            self.master.keep_near(self.best, near)
+        else:
+            self.master.let_go()
 
     def fits(self, pricings: int) -> bool:
         """Add columns, at so many prices at most, until the master needs no more nodes than there are; whether it comes

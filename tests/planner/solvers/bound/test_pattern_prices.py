@@ -28,7 +28,8 @@ def _search(problem: Problem, threshold_s: float) -> PriceSearch | None:
 
 
 def test_a_threshold_is_refuted_where_the_programme_needs_more_nodes() -> None:
-    """As it does once dual values alone find no new columns; no other is refuted, and hardly any such one is not."""
+    """As it does once dual values alone find no new columns; no other one is refuted, and hardly any such one is not.
+    Prices of one that is not are as they are, near to none."""
     refuted, missed = 0, 0
     for known in known_patterns(0, 30):
         problem = presolve(known.instance.problem).problem
@@ -38,12 +39,15 @@ def test_a_threshold_is_refuted_where_the_programme_needs_more_nodes() -> None:
                 continue
             needs_more = not plain.fits(1_000)
             prices = search.run()
-            if prices is not None:
+            if prices is None:
+                assert search.master.solve() is not None
+                assert not search.master.is_at_edge, known.instance.description
+            else:
                 assert needs_more, known.instance.description
                 assert search.case.is_refuted(prices.blocks, prices.byte)
             refuted, missed = refuted + (prices is not None), missed + (needs_more and prices is None)
     assert refuted > 20
-    assert missed <= 0.05 * refuted
+    assert missed <= 0.02 * refuted
 
 
 def test_prices_stay_near_to_those_that_are_given() -> None:
