@@ -90,7 +90,9 @@ class PatternBranching:
         """Look for prices that prove a threshold of a case; whether there are any."""
         of_threshold = self._rules_of(threshold_s).case(case.leading)
         before = case.search
-        start = fluid_prices(of_threshold.rules, self._bound) if before is None else before.best
+        start = fluid_prices(of_threshold.rules, self._bound)
+        if before is not None:
+            start = replace(before.best, blocks=np.where(before.case.usable, before.best.blocks, start.blocks))
         if not of_threshold.is_possible or of_threshold.room < 0:
             case.prices = PatternPrices(threshold_s, 0 * start.blocks, 0 * start.byte)
             case.proven_s = threshold_s

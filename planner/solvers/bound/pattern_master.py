@@ -95,6 +95,8 @@ class PatternMaster:
         self._tables = [self._solver.Constraint(1.0, 1.0) for _ in range(problem.tables)]
         for row in self._tables:
             row.SetCoefficient(self._variable(10.0 * rules.nodes), 1.0)
+        self._larger: list[int] = []
+        """Rows of blocks on ranks that may stand for those of the row before."""
         self._part, self._rows = self._parts()
         self._edges: list[tuple[pywraplp.Variable, pywraplp.Variable]] = []
         """Of each row, blocks bought at the highest price and sold at the lowest one, where prices are kept near."""
@@ -124,6 +126,7 @@ class PatternMaster:
         rows = [self._solver.Constraint(0.0, self._infinity) for _ in range(unique.shape[1])]
         for larger in range(1, len(rows)):
             if (unique[:2, larger] == unique[:2, larger - 1]).all() and unique[1, larger]:
+                self._larger.append(larger)
                 exchanged = self._variable(0.0)
                 rows[larger].SetCoefficient(exchanged, -1.0)
                 rows[larger - 1].SetCoefficient(exchanged, 1.0)
@@ -207,6 +210,8 @@ class PatternMaster:
         self._edges = self._edges or [self._edge(row) for row in self._rows]
         middle = np.zeros(len(self._rows) + 1)
         np.maximum.at(middle, self._part, prices.blocks)
+        for row in self._larger:
+            middle[row] = max(middle[row], middle[row - 1])
         for (bought, sold), price in zip(self._edges, middle[:-1].tolist(), strict=True):
             self._objective.SetCoefficient(bought, price * (1 + share))
             self._objective.SetCoefficient(sold, -price * (1 - share))

@@ -100,11 +100,12 @@ class PriceSearch:
         return None
 
     def _solve(self, near: float) -> float:
-        """Solve the master, and again with prices that may be farther from the best ones, as long as it needs no more
-        nodes than there are because they may not; return how far they may be then."""
+        """Solve the master, and again with prices that may be farther from the best ones, as long as it has no optimum
+        or needs no more nodes than there are because they may not; return how far they may be then."""
         self._solution = self.master.solve()
-        while self._solution is not None and self._solution.nodes <= self.case.rules.nodes * (1 + COARSE_ROUNDING):
-            if not self.master.is_at_edge:
+        most = self.case.rules.nodes * (1 + COARSE_ROUNDING)
+        while near < math.inf and (self._solution is None or self._solution.nodes <= most):
+            if self._solution is not None and not self.master.is_at_edge:
                 break
             near = self._widened(near)
             self._solution = self.master.solve()
