@@ -39,8 +39,8 @@ START_MOVES: tuple[tuple[SiteMove, int], ...] = (
 )
 """How tables of a start do so, one after the other, and how often."""
 LATER_MOVES: tuple[tuple[SiteMove, int], ...] = (
-    (Improver.split_cuts, 1),
     (Improver.convert_on_sites, 2),
+    (Improver.split_cuts, 1),
     (Improver.spread_from_sites, 2),
     (Improver.return_to_sites, 4),
 )

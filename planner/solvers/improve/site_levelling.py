@@ -72,9 +72,9 @@ class SiteLevelling:
         """Whether each of some blocks would fit a site without others."""
         return not bool((self.bins.item_load[index] > self._room).any())
 
-    def replace(self, old: Ints, new: Ints, kept: Ints, *, patiently: bool = False) -> bool:
-        """Take blocks `old` away and put others, `new`, on the sites `kept`, then level, `patiently` with other
-        partners as often as it takes; return whether that succeeds: otherwise nothing has changed."""
+    def replace(self, old: Ints, new: Ints, kept: Ints) -> bool:
+        """Take blocks `old` away and put others, `new`, on the sites `kept`, then level; return whether that succeeds:
+        otherwise nothing has changed."""
         bins = self.bins
         before, sites = (bins.load.copy(), bins.place.copy()), bins.place[old]
         np.subtract.at(bins.load, sites, bins.item_load[old])
@@ -82,7 +82,7 @@ class SiteLevelling:
         bins.place[old], bins.place[new] = -1, kept
         more = self._everywhere[new].sum(axis=0) - self._everywhere[old].sum(axis=0)
         bins.load[:, : len(more)] += more
-        if self.level(np.unique(sites)) or (patiently and self.level_again()):
+        if self.level(np.unique(sites)):
             return True
         bins.load, bins.place = before
         return False

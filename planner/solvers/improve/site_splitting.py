@@ -20,9 +20,8 @@ WORTHWHILE = 5e-5
 """Share of the step that all sites would gain if one were as full as the others, for which it is looked at."""
 PAID = 0.5
 """Share of that gain that the finer cut may cost."""
-LARGE, FULL = 0.1, 0.99
-"""Share of a stage's time that a block takes, for its table to be cut finer, on a resource that is as full as the
-site's fullest one by that share: what has room on its site is not what keeps others from there."""
+LARGE = 0.1
+"""Share of a stage's time that a block takes, for its table to be cut finer."""
 
 
 @dataclass(frozen=True)
@@ -63,10 +62,8 @@ def _cuts(state: SearchState, value: Floats) -> list[_Cut]:
     extent = int(problem.block_extent[block[0]])
     unused_s, longest = _unused(state, extent)
     index = np.flatnonzero(may_swap(problem, block))
-    load, aim = problem.extremes.peak_load(0, block[index]), np.maximum(longest[problem.stage_of_column], 1e-15)
-    full = np.maximum.reduceat(state.loads.load, problem.sites[extent].first, axis=1).T / aim * load.any(axis=0)
-    is_fullest = full >= FULL * full.max(axis=1, keepdims=True)
-    share = np.where(is_fullest[state.group_site[index]], load / aim, 0.0).max(axis=1)
+    load = problem.extremes.peak_load(0, block[index])
+    share = (load / np.maximum(longest[problem.stage_of_column], 1e-15)).max(axis=1)
     cuts: dict[int, _Cut] = {}
     for site in np.argsort(-unused_s, kind="stable").tolist():
         gain_s = float(unused_s[site]) / len(unused_s)
@@ -127,4 +124,4 @@ def _apply(levelling: SiteLevelling, cut: _Cut, new: Ints) -> bool:
     own = np.unique(bins.place[old])
     others = np.setdiff1d(np.arange(len(bins.load)), own)
     emptiest = others[np.argsort(bins.load[others].sum(axis=1), kind="stable")]
-    return levelling.replace(old, new, np.concatenate([own, emptiest])[: len(new)], patiently=True)
+    return levelling.replace(old, new, np.concatenate([own, emptiest])[: len(new)])
