@@ -12,7 +12,7 @@ import time
 
 from cost_models.registry import cost_model
 from cost_models.workload.loading import load_workload
-from planner.cli.allocator import keep_freed_memory
+from planner.cli.allocator import tune_memory
 from planner.formulation.options import build_problem, enumerate_options
 from planner.formulation.policy import Policy
 from planner.solvers.limits import SearchLimits
@@ -57,7 +57,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=0)
     wanted = parser.parse_args()
-    keep_freed_memory()
+    tune_memory()
     gaps(wanted.workload, wanted.topology, wanted.nodes, wanted.cost_model, wanted.seconds, wanted.seed)
 
 

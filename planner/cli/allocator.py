@@ -24,7 +24,7 @@ _SETTINGS = ((_TRIM_THRESHOLD, 2**30), (_TOP_PAD, 2**26), (_MMAP_THRESHOLD, 2**2
 """Bytes that the heap keeps, by which it grows, and from which on an array has pages of its own, at most."""
 
 
-def keep_freed_memory() -> None:
+def tune_memory() -> None:
     """Let the process keep memory that it frees, up to a gibibyte, instead of giving it back at once, take no huge
     pages, and look for cycles of garbage seldom; the former two where the C library has such settings."""
     gc.set_threshold(*_NEW_OBJECTS)

@@ -214,9 +214,9 @@ def plan(
         flags.expect_unused("with --from, which only searches", solver="ilp")
     streams.doing("reading the inputs")
 
-    from planner.cli.allocator import keep_freed_memory
+    from planner.cli.allocator import tune_memory
 
-    keep_freed_memory()
+    tune_memory()
     cluster, model = inputs.load_inputs(topology, workload, changes, outputs)
     if not to.quiet:
         inputs.say_doubts(cluster)

@@ -9,9 +9,9 @@ import pytest
 PROGRAM = """
 import resource, sys
 import numpy as np
-from planner.cli.allocator import keep_freed_memory
+from planner.cli.allocator import tune_memory
 if sys.argv[1] == "kept":
-    keep_freed_memory()
+    tune_memory()
 kept = [np.ones(40_000)]
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 for _ in range(200):
@@ -34,8 +34,8 @@ def test_arrays_that_come_and_go_touch_the_same_pages() -> None:
 
 HUGE = """
 from pathlib import Path
-from planner.cli.allocator import keep_freed_memory
-keep_freed_memory()
+from planner.cli.allocator import tune_memory
+tune_memory()
 status = Path("/proc/self/status")
 print(status.read_text() if status.exists() else "")
 """

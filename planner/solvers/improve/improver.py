@@ -116,44 +116,37 @@ class Improver:
     def merge_cuts(self, value: Floats) -> bool:
         """Hold tables that are cut over groups of ranks in options of fewer blocks that cost less, by the `value` [B]
         of the option that each block names; return whether any are."""
-        if not self._site_balancer.is_active or not merge_cuts(self.state, value, self._split):
-            return False
-        self._site_balancer = SiteBalancer(self.state)
-        return True
+        return self._site_balancer.is_active and self._restarted(is_changed=merge_cuts(self.state, value, self._split))
 
     def split_cuts(self, value: Floats) -> bool:
         """Hold tables of which one block leaves a group of ranks less full than others in options of more blocks, by
         the same `value` [B]; they stay in as many. Return whether any are."""
         split = split_cuts(self.state, value) if self._site_balancer.is_active else []
-        if not split:
-            return False
         self._split.update(split)
-        self._site_balancer = SiteBalancer(self.state)
-        return True
+        return self._restarted(is_changed=bool(split))
 
     def spread_from_sites(self, value: Floats) -> bool:
         """Hold cheap tables on all ranks instead of groups of ranks, by the same `value` [B], where that lets the loads
         of groups come down by a step; return whether any are."""
-        if not self._site_balancer.is_active or not spread_from_sites(self.state, value):
-            return False
-        self._site_balancer = SiteBalancer(self.state)
-        return True
+        return self._site_balancer.is_active and self._restarted(is_changed=spread_from_sites(self.state, value))
 
     def convert_on_sites(self, value: Floats) -> bool:
         """Hold tables on groups of ranks in cheaper options there, by the same `value` [B], whatever blocks and
         memories these take; return whether any are."""
-        if not self._site_balancer.is_active or not convert_on_sites(self.state, value, self._split):
-            return False
-        self._site_balancer = SiteBalancer(self.state)
-        return True
+        return self._site_balancer.is_active and self._restarted(
+            is_changed=convert_on_sites(self.state, value, self._split)
+        )
 
     def return_to_sites(self, value: Floats) -> bool:
         """Hold tables on groups of ranks instead of all ranks, by the same `value` [B], where groups have room below
         the step that a stage ends on; return whether any are."""
-        if not self._site_balancer.is_active or not return_to_sites(self.state, value):
-            return False
-        self._site_balancer = SiteBalancer(self.state)
-        return True
+        return self._site_balancer.is_active and self._restarted(is_changed=return_to_sites(self.state, value))
+
+    def _restarted(self, *, is_changed: bool) -> bool:
+        """Let groups of ranks swap anew where what they hold has changed; return whether it has."""
+        if is_changed:
+            self._site_balancer = SiteBalancer(self.state)
+        return is_changed
 
     def restart_sites(self) -> bool:
         """Let groups of ranks swap from high aims again; return False where they are few."""
