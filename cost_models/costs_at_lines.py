@@ -17,7 +17,7 @@ import numpy as np
 from cost_models.averaging import AveragingLine
 from cost_models.batch_copy import COPY_CONTENTION, CopyLine
 from cost_models.evaluation import Evaluation
-from cost_models.exchange_lines import ExchangeLine
+from cost_models.exchange_lines import Case, ExchangeLine
 from cost_models.exchanged import OUTPUTS, Exchanged
 from cost_models.joint_lines import JointLine
 from cost_models.model import CostModel
@@ -32,6 +32,8 @@ class CostsAtLines(CostModel):
 
     _beside: Floats
     """[S] seconds that a stage takes whatever its loads, without the latencies of lines."""
+    _base_loads: Floats
+    """[K, C] loads before any table is placed, without what sums around all ranks wait for."""
     exchanged: Exchanged | None = None
     """The lines of stages that exchange, by whether anything is exchanged; None where all are of whatever is."""
 
@@ -47,6 +49,8 @@ class CostsAtLines(CostModel):
         self.protocols, self.constants = protocols, self._beside.copy()
         for stage, number in zip(self.protocol_stages, protocols, strict=True):
             self.constants[self.stages.index(stage)] += self.lines_of(stage)[number].latency_s
+        own = self.exchanged
+        self.base_loads = self._base_loads if own is None else own.base_loads(self._base_loads, self.case)
 
     @property
     def latencies(self) -> Floats:
@@ -64,13 +68,12 @@ class CostsAtLines(CostModel):
         """Add to what blocks cost on a kind of rank, [n, C] each of the three parts, what they wait for."""
         if self.exchanged is not None:
             stages = [self.stages[column.stage] for column in self.columns]
-            self.exchanged.add_waits(parts[0], blocks, self.tables, kind)
-            self.exchanged.add_beyond(parts[2], blocks, self._own_line(OUTPUTS), stages)
+            self.exchanged.add_waits(parts, blocks, kind, self.case, stages)
 
     @property
-    def exchanges_nothing(self) -> bool:
-        """Whether these are the lines of whoever exchanges nothing."""
-        return self.exchanged is not None and self._own_line(OUTPUTS) >= len(self.exchanged.usual[OUTPUTS])
+    def case(self) -> Case:
+        """What placements these lines are of, by what they exchange."""
+        return "apart" if self.exchanged is None else self.exchanged.case_at(self._own_line(OUTPUTS))
 
     @property
     def all_protocols(self) -> tuple[tuple[int, ...], ...]:
@@ -92,8 +95,8 @@ class CostsAtLines(CostModel):
         own, every = self.exchanged, [range(len(self.lines_of(stage))) for stage in self.protocol_stages]
         if own is None:
             return [*every]
-        nothing, stages = own.is_nothing(placed.blocks), zip(self.protocol_stages, every, strict=True)
-        return [own.numbers(stage, nothing=nothing) if stage in own.usual else numbers for stage, numbers in stages]
+        case, stages = own.case_of(placed.blocks), zip(self.protocol_stages, every, strict=True)
+        return [own.numbers(stage, case) if stage in own.usual else numbers for stage, numbers in stages]
 
     def at_protocols(self, protocols: tuple[int, ...]) -> Self:
         """The same costs with other lines for the stages that exchange."""

@@ -7,11 +7,15 @@ for each kind the highest rate that is to be had within it.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
 from cost_models.collective_laws import Protocol
 from cost_models.shards import Floats
+
+Case = Literal["apart", "nothing", "around"]
+"""What placements lines are of: those that exchange something, without sums around all ranks; nothing; or such sums."""
 
 
 @dataclass(frozen=True)

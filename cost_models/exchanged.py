@@ -1,13 +1,14 @@
 """What a placement waits for that is no sum over tables: whether it exchanges anything, and sums around all ranks.
 
-A placement that replicates all tables exchanges nothing, and waits for no collective. So each stage that exchanges has
-one more line for these (see `costs_at_lines`), at which a table that does exchange something costs many times what it
-is to wait for: at any lines a placement costs at least what it costs at its own.
+A placement that replicates all tables exchanges nothing, and waits for no collective. Sums over all ranks go around a
+ring of scale-up domains, a hop more for each beyond two, before their last bytes cross the cards: a stage that has some
+lasts as long as all its bytes take, or as the ring and the sums alone do, whichever is longer. That ring is waited for
+once, by whoever has any.
 
-Sums over all ranks are scattered around a ring of scale-up domains, a hop more for each beyond two. Vectors of whole
-tables are on their way meanwhile. What a placement waits for is spread over the bytes that sums have where the rows of
-all tables are cut: in full for such a placement, and less the more of what it sends are vectors, which hide it. See
-docs/decisions/0090-what-is-exchanged.md.
+So placements are of three cases, and each stage that exchanges has lines for all of them (see `costs_at_lines`). At
+those of the other cases a placement costs no less than at its own: what exchanges something costs many times what it is
+to wait for where nothing is exchanged, and so do sums around all ranks where there are none.
+See docs/decisions/0090-what-is-exchanged.md and 0098-the-ring-of-sums.md.
 """
 
 import itertools
@@ -17,20 +18,27 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from cost_models.exchange_lines import ExchangeLine
+from cost_models.exchange_lines import Case, ExchangeLine
 from cost_models.kinds import RankKind
-from cost_models.resources import DEVICE
+from cost_models.resources import RING
 from cost_models.schedule import Schedule
 from cost_models.shards import DATA_PARALLEL, EXTENT_OF_SHARDING, MEMORY_HBM, WORLD, Blocks, Floats, Ints
 from cost_models.tables import Tables
 
 BEYOND = 1000.0
-"""How many times what it is to wait for a block costs at lines of no exchange, if it exchanges something: 1 would do,
-but the more it is, the less of such blocks is in a relaxation there."""
+"""How many times what it is to wait for a block costs at lines of other cases: 1 would do, but the more it is, the less
+of such blocks is in a relaxation there."""
 OUTPUTS = "output_dist"
-"""The stage whose line tells what all lines are of: whatever exchanges anything sends vectors, or sums of them."""
-_AROUND = (OUTPUTS, "gradient_dist")
-"""Stages whose sums over all ranks go around a ring."""
+"""The stage whose line tells what case all lines are of: whatever exchanges anything sends vectors, or sums of them."""
+
+
+@dataclass(frozen=True)
+class Ring:
+    """Where a stage waits for sums around all ranks, beside what else it exchanges; K kinds of rank."""
+
+    column: int
+    carriers: tuple[tuple[int, Floats], ...]
+    """The columns of cards and of switches that the sums cross, and [K] how many ranks share an instance."""
 
 
 @dataclass(frozen=True)
@@ -41,11 +49,10 @@ class Exchanged:
     """The lines of each stage for whoever exchanges anything."""
     may_be_nothing: bool
     """Whether there may be placements that exchange nothing."""
-    around_s: Floats
-    """[K, C] what all sums together wait for, beyond what vectors do, on each column of a kind of rank; divided by the
-    ranks that share its resource."""
-    numbers_per_sample: float
-    """Of the vectors of all tables."""
+    ring_s: float
+    """What sums around all ranks wait for, beyond what vectors do."""
+    rings: tuple[Ring, ...]
+    """One of each stage that has such sums; none where they wait for nothing more."""
 
     @classmethod
     def among(
@@ -61,50 +68,72 @@ class Exchanged:
         return cls(
             {stage: schedule.lines[stage] for stage in stages},
             held <= max(kind.memory_bytes[MEMORY_HBM] for kind in kinds),
-            _around_s(schedule, kinds),
-            float(tables.outputs_per_sample @ tables.dim),
+            schedule.ring_s,
+            _rings(schedule, len(kinds)),
         )
 
+    @property
+    def cases(self) -> tuple[Case, ...]:
+        """Those of placements that there may be; first the one whose lines cost others least beyond their own."""
+        are_there: dict[Case, bool] = {"around": bool(self.rings), "apart": True, "nothing": self.may_be_nothing}
+        return tuple(case for case, is_there in are_there.items() if is_there)
+
     def lines(self, stage: str) -> tuple[ExchangeLine, ...]:
-        """All lines of a stage; the one of no exchange last."""
+        """All lines of a stage, case by case."""
         own = self.usual[stage]
-        return (*own, ExchangeLine(0.0, own[-1].port_bytes_per_s)) if self.may_be_nothing else own
+        nothing = (ExchangeLine(0.0, own[-1].port_bytes_per_s),)
+        return tuple(itertools.chain(*(nothing if case == "nothing" else own for case in self.cases)))
 
-    def numbers(self, stage: str, *, nothing: bool) -> Sequence[int]:
-        """The lines of a stage, by number, for whoever exchanges nothing, or something."""
+    def numbers(self, stage: str, case: Case) -> range:
+        """The lines of a stage, by number, of a case."""
         usual = len(self.usual[stage])
-        return range(usual, usual + 1) if nothing else range(usual)
+        first = self.cases.index(case) * usual
+        return range(first, first + (1 if case == "nothing" else usual))
 
-    def is_nothing(self, blocks: Blocks) -> bool:
-        """Whether a placement of these blocks takes the lines of no exchange."""
-        return self.may_be_nothing and not _exchanges(blocks).any()
+    def case_of(self, blocks: Blocks) -> Case:
+        """That of a placement of these blocks."""
+        if self.may_be_nothing and not _exchanges(blocks).any():
+            return "nothing"
+        return "around" if self.rings and _go_around(blocks).any() else "apart"
+
+    def case_at(self, number: int) -> Case:
+        """That of lines among which the exchange of vectors has the one with this number."""
+        return next(case for case in self.cases if number in self.numbers(OUTPUTS, case))
 
     def protocols(self, others: Mapping[str, int], stages: Sequence[str]) -> tuple[tuple[int, ...], ...]:
         """Every choice of a line for each of `stages`, of which `others` have so many lines whatever is exchanged."""
         return tuple(
             choice
-            for nothing in (False, True)[: 1 + self.may_be_nothing]
+            for case in self.cases
             for choice in itertools.product(
-                *(range(others[stage]) if stage in others else self.numbers(stage, nothing=nothing) for stage in stages)
+                *(range(others[stage]) if stage in others else self.numbers(stage, case) for stage in stages)
             )
         )
 
-    def add_waits(self, fixed: Floats, blocks: Blocks, tables: Tables, kind: int) -> None:
-        """Add to what blocks cost on ranks of a kind that hold them [n, C] what their sums over all ranks wait for."""
-        which = np.flatnonzero((EXTENT_OF_SHARDING[blocks.sharding] == WORLD) & _exchanges(blocks))
-        share = tables.outputs_per_sample[blocks.table[which]] * blocks.columns[which] / self.numbers_per_sample
-        for column in np.flatnonzero(self.around_s[kind]) if len(which) else ():
-            fixed[which, column] += share * self.around_s[kind, column]
+    def base_loads(self, loads: Floats, case: Case) -> Floats:
+        """[K, C] loads before any table is placed, with what sums around all ranks wait for where there are some."""
+        if case != "around":
+            return loads
+        waiting = loads.copy()
+        waiting[:, [ring.column for ring in self.rings]] += self.ring_s
+        return waiting
 
-    def add_beyond(self, everywhere: Floats, blocks: Blocks, number: int, stages: Sequence[str]) -> None:
-        """Add to what blocks cost on every rank [n, C], in columns of these stages, what those cost that exchange
-        something, if the line of the exchange of vectors with this number is one of no exchange."""
-        if number < len(self.usual[OUTPUTS]):
-            return
-        which = _exchanges(blocks)
-        for column, stage in enumerate(stages):
-            if stage in self.usual:
-                everywhere[which, column] += BEYOND * self.usual[stage][-1].latency_s
+    def add_waits(self, parts: Sequence[Floats], blocks: Blocks, kind: int, case: Case, stages: Sequence[str]) -> None:
+        """Add to what blocks cost on a kind of rank, [n, C] each of the parts that holders have, whole and by rows, and
+        that every rank has, in columns of these stages: sums around all ranks, beside all bytes; and at lines of a
+        case, what those cost that are of another."""
+        fixed, _, everywhere = parts
+        which = np.flatnonzero(_go_around(blocks))
+        for ring in self.rings if len(which) else ():
+            of_carriers = [fixed[which, column] * sharing[kind] for column, sharing in ring.carriers]
+            fixed[which, ring.column] = np.max(of_carriers, axis=0)
+            if case != "around":
+                everywhere[which, ring.column] += BEYOND * self.ring_s
+        if case == "nothing":
+            which = np.flatnonzero(_exchanges(blocks))
+            for column, stage in enumerate(stages):
+                if stage in self.usual:
+                    everywhere[which, column] += BEYOND * self.usual[stage][-1].latency_s
 
 
 def _exchanges(blocks: Blocks) -> NDArray[np.bool_]:
@@ -112,13 +141,27 @@ def _exchanges(blocks: Blocks) -> NDArray[np.bool_]:
     return np.asarray(blocks.sharding != DATA_PARALLEL)
 
 
-def _around_s(schedule: Schedule, kinds: Sequence[RankKind]) -> Floats:
-    """[K, C] `Exchanged.around_s`."""
-    ring_s = max(kind.ring_hops_s for kind in kinds)
-    waits = np.zeros((len(kinds), len(schedule.columns)))
-    for c, column in enumerate(schedule.columns):
-        if schedule.stages[column.stage] in _AROUND and column.resource != DEVICE:
-            instance: Ints = schedule.resource_of_rank(column.resource)
-            sharing = np.bincount(instance)[instance]
-            waits[:, c] = [ring_s / sharing[schedule.kind_of_rank == k].max() for k in range(len(kinds))]
-    return waits
+def _go_around(blocks: Blocks) -> NDArray[np.bool_]:
+    """[n] whether all ranks have sums of a block."""
+    return np.asarray((EXTENT_OF_SHARDING[blocks.sharding] == WORLD) & _exchanges(blocks))
+
+
+def _rings(schedule: Schedule, kinds: int) -> tuple[Ring, ...]:
+    """`Exchanged.rings` of a schedule."""
+    found = []
+    for number, column in enumerate(schedule.columns):
+        if column.resource == RING:
+            crossed = [
+                c
+                for c, each in enumerate(schedule.columns)
+                if each.stage == column.stage and each.resource.kind in ("nic", "uplink")
+            ]
+            found.append(Ring(number, tuple((c, _sharing(schedule, c, kinds)) for c in crossed)))
+    return tuple(found)
+
+
+def _sharing(schedule: Schedule, column: int, kinds: int) -> Floats:
+    """[K] ranks that share an instance of a column's resource."""
+    instance: Ints = schedule.resource_of_rank(schedule.columns[column].resource)
+    ranks = np.bincount(instance)[instance]
+    return np.array([ranks[schedule.kind_of_rank == k].max() for k in range(kinds)], dtype=float)

@@ -15,6 +15,7 @@ from cost_models.coefficients_used import CoefficientsUsed
 from cost_models.cost_arrays import BlockCosts, BlockMemory, Column
 from cost_models.error_bars import ErrorBars
 from cost_models.evaluation import ROUNDING, Evaluation, critical_rank
+from cost_models.exchange_lines import Case
 from cost_models.replicas import Replicas
 from cost_models.resources import DEVICE, PCIE, Resource
 from cost_models.shards import (
@@ -221,9 +222,9 @@ class CostModel(ABC):
         return (self.protocols,)
 
     @property
-    def exchanges_nothing(self) -> bool:
-        """Whether its lines are those of whoever exchanges nothing."""
-        return False
+    def case(self) -> Case:
+        """What placements its lines are of, by what they exchange."""
+        return "apart"
 
     def at_protocols(self, protocols: tuple[int, ...]) -> "CostModel":  # noqa: ARG002
         """The same model with other lines, one of `all_protocols`."""

@@ -26,6 +26,7 @@ from cost_models.resources import (
     HOST_LINK_OUT,
     NIC_OUT,
     PCIE,
+    RING,
     STASH,
     STASH_IN,
     STASH_OUT,
@@ -73,6 +74,9 @@ class Schedule:
         self._in_phases = software.exchange_in_phases and not has_towers
         self._replication, self.update = replication, update
         self.fabric = Fabric(topology)
+        has_rings = not has_towers and replication is None and copies is None
+        self.ring_s = max(kind.ring_hops_s for kind in kinds) if has_rings else 0.0
+        """What sums around all ranks wait for in an exchange, beyond what vectors do."""
         is_training = workload.mode == "training"
         self._setting = StepSetting(
             is_training=is_training,
@@ -119,6 +123,8 @@ class Schedule:
         }
         over = {term.name: term.over for term in TERMS}
         beyond = {term: [uplink.resource for uplink in uplinks] for term, uplinks in self._sum_uplinks.items()}
+        if self.ring_s:
+            beyond |= {term: [RING] for term in _EXCHANGED}
         return [
             Column(self.stages.index(stage), self.carrier(stage, resource))
             for term, stage in self.stage_of_term.items()

@@ -135,7 +135,7 @@ class StepCosts(StepMemory):
         for _, model in self.models_by_copies:
             model.cut_shares = self.base.cut_shares or {"dense": 1.0}
         self._beside: Floats = self.base.constants  # without the latencies of exchanges
-        self.base_loads: Floats = self.base.loads
+        self._base_loads: Floats = self.base.loads
         self.device_begins: Floats = self.base.begins
         if not self.schedule.has_towers and replicas is None:
             exchanging = [stage for stage in self.protocol_stages if stage in EXCHANGE_OF]

@@ -118,7 +118,7 @@ RESOURCES: dict[str, tuple[set[str], Callable[[NodeGroup], NodeGroup]]] = {
     "HBM bandwidth": ({"device"}, _growing("accelerators", "hbm", "bandwidth")),
     "FLOP/s": ({"device"}, _more_flops),
     "scale-up bandwidth": ({"link"}, _growing("links", "scale_up", "bandwidth")),
-    "scale-out bandwidth": ({"nic", "rails", "uplink"}, _growing("links", "scale_out", "bandwidth")),
+    "scale-out bandwidth": ({"nic", "rails", "uplink", "ring"}, _growing("links", "scale_out", "bandwidth")),
     "PCIe bandwidth": ({"device", "link", *_BELOW_HBM}, _growing("links", "pcie", "bandwidth")),
     **dict(_memories("node")),
     "front-end bandwidth": (_BELOW_HBM, _growing("links", "front_end", "bandwidth")),

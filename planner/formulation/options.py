@@ -348,7 +348,14 @@ def at_lines(problem: Problem, model: CostModel, options: Options) -> Problem:
     fixed, by_rows, everywhere = exchange_seconds(model, options)  # large and not shared: the others are put into them
     for there, here in ((fixed, problem.fixed), (by_rows, problem.by_rows), (everywhere, problem.everywhere)):
         np.copyto(there, here, where=others)
-    return replace(problem, stage_constants=model.constants, fixed=fixed, by_rows=by_rows, everywhere=everywhere)
+    return replace(
+        problem,
+        stage_constants=model.constants,
+        base_loads=model.base_loads,
+        fixed=fixed,
+        by_rows=by_rows,
+        everywhere=everywhere,
+    )
 
 
 def exchange_seconds(model: CostModel, options: Options) -> tuple[Floats, Floats, Floats]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from cost_models.exchange_lines import Case
 from cost_models.model import CostModel
 from planner.formulation.options import Options, at_lines, exchange_seconds
 from planner.problem.arrays import Problem
@@ -21,15 +22,16 @@ class SecondsAtLines:
     """What the blocks of one model and its options exchange at each number of a line, worked out when first asked."""
 
     def __init__(self) -> None:
-        self._at: dict[int, tuple[Floats, Floats, Floats]] = {}
+        self._at: dict[tuple[Case, int], tuple[Floats, Floats, Floats]] = {}
 
     def problem(self, problem: Problem, model: CostModel, options: Options) -> Problem:
         """`at_lines` of a problem of these options."""
-        if problem.fixed.size > MOST_KEPT or model.exchanges_nothing:
+        if problem.fixed.size > MOST_KEPT or model.case == "nothing":
             return at_lines(problem, model, options)
         parts = [problem.fixed.copy(), problem.by_rows.copy(), problem.everywhere.copy()]
         for number in set(model.protocols):
-            there = self._at.get(number) or self._at.setdefault(number, _seconds_at(number, model, options))
+            key = model.case, number
+            there = self._at.get(key) or self._at.setdefault(key, _seconds_at(number, model, options))
             with_it = [own == number for own in model.protocols]
             stages = [
                 model.stages.index(stage) for stage, own in zip(model.protocol_stages, with_it, strict=True) if own
@@ -38,11 +40,19 @@ class SecondsAtLines:
             for part, seconds in zip(parts, there, strict=True):
                 part[:, :, columns] = seconds[:, :, columns]
         fixed, by_rows, everywhere = parts
-        return replace(problem, stage_constants=model.constants, fixed=fixed, by_rows=by_rows, everywhere=everywhere)
+        return replace(
+            problem,
+            stage_constants=model.constants,
+            base_loads=model.base_loads,
+            fixed=fixed,
+            by_rows=by_rows,
+            everywhere=everywhere,
+        )
 
 
 def _seconds_at(number: int, model: CostModel, options: Options) -> tuple[Floats, Floats, Floats]:
-    """`exchange_seconds` at the lines with that number; at the last ones of stages that have fewer."""
-    usual = [each for each in model.all_protocols if not model.at_protocols(each).exchanges_nothing]
-    last = np.max(usual, axis=0)
-    return exchange_seconds(model.at_protocols(tuple(np.minimum(last, number).tolist())), options)
+    """`exchange_seconds` at the lines with that number; of stages that have none such in the model's case, at the first
+    or the last."""
+    alike = [each for each in model.all_protocols if model.at_protocols(each).case == model.case]
+    numbers = np.clip(number, np.min(alike, axis=0), np.max(alike, axis=0))
+    return exchange_seconds(model.at_protocols(tuple(numbers.tolist())), options)

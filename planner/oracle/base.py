@@ -354,12 +354,11 @@ class Base:
 
 def _for_any_tables(model: CompressedCosts) -> CompressedCosts:
     """The same with lines, and costs of a table, that are those beside any others, as profiles are learned one by one:
-    with the line of no exchange, and without what sums wait for, which the numbers of all tables decide."""
+    with the line of no exchange, and without what sums around all ranks wait for, as a profile may have none."""
     if model.exchanged is None:
         return model
     other = copy.copy(model)
-    none = np.zeros_like(model.exchanged.around_s)
-    other.exchanged = replace(model.exchanged, may_be_nothing=True, around_s=none)
+    other.exchanged = replace(model.exchanged, may_be_nothing=True, rings=())
     return other
 
 

@@ -11,7 +11,8 @@ from dataclasses import replace
 from typing import Literal, get_args
 
 from planner.formulation.formulation import Formulation
-from planner.planning.protocols import KnownBounds, at_own_protocols, moved, over_protocols
+from planner.planning.known_bounds import KnownBounds
+from planner.planning.protocols import at_own_protocols, moved, over_protocols
 from planner.problem.load_state import load_state
 from planner.problem.placement import Placement
 from planner.solvers.bound.fixing import Narrowed

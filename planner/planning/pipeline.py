@@ -24,6 +24,7 @@ from planner.planning.assembly import document
 from planner.planning.cache_division import polished
 from planner.planning.caches import with_own_fractions
 from planner.planning.integer_solution import Solver, with_programme
+from planner.planning.known_bounds import Elsewhere
 from planner.planning.protocols import at_own_protocols, over_protocols, searched
 from planner.planning.whole_tables import with_whole_tables
 from planner.problem.goals import USUAL, USUAL_OF_STASH, Reached
@@ -110,10 +111,10 @@ class Pipeline:
         other = self.start or self._solved_flat(formulation)
 
         def search(
-            formulation: Formulation, elsewhere_s: float, start: Placement | None, relaxation: Relaxation | None
+            formulation: Formulation, elsewhere: Elsewhere, start: Placement | None, relaxation: Relaxation | None
         ) -> Outcome:
-            limits = replace(self._search_limits.left_of(clock), useful_bound_s=elsewhere_s)
-            tell = capped(self.progress, elsewhere_s)
+            limits = replace(self._search_limits.left_of(clock), useful_bound_s=elsewhere.useful_s)
+            tell = capped(self.progress, elsewhere.least_s)
             if start is not None:
                 return resumed(formulation.problem, start, limits, tell)
             found = solve(formulation.problem, limits, tell, restrictions(formulation.options), relaxation)

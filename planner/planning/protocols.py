@@ -10,10 +10,8 @@ What no placement takes less than is the least of the bounds at all protocols: t
 prove, or others where these prove too little. A search begins where that bound is least.
 """
 
-import math
 from collections.abc import Callable, Collection
 from dataclasses import replace
-from typing import TypeVar
 
 import numpy as np
 
@@ -21,113 +19,26 @@ from cost_models.shards import PlacedShards
 from planner.certificates.multipliers import Bound, ProtocolBound
 from planner.formulation.formulation import Formulation
 from planner.planning.assembly import rank_rows
-from planner.planning.cache_division import bound_at, fluid_of, multipliers_at, strengthened_like
+from planner.planning.cache_division import bound_at, multipliers_at, strengthened_like
+from planner.planning.known_bounds import ROUNDING, AtProtocols, Elsewhere, KnownBounds, Protocols
 from planner.problem.load_state import load_state
 from planner.problem.placement import Placement
-from planner.solvers.bound.cutting_planes import FluidSolution
-from planner.solvers.bound.fluid import Fluid
-from planner.solvers.bound.infeasible import shortage
 from planner.solvers.bound.threshold import tighten
 from planner.solvers.incumbent import OPTIMAL_GAP, Outcome, Status
 from planner.solvers.lower_bound import (
     LOOSE,
     Relaxation,
-    bound_of,
     divided_quickly,
     divided_thoroughly,
-    relaxed_optimum,
 )
 from planner.solvers.search import better
 
-Protocols = tuple[int, ...]
-"""The number of a line of each exchange of a cost model."""
 NEAR = 0.1
 """Gap of a plan below which a search at its own protocols begins with it, and nowhere else."""
 FURTHER = 0.1
 """Share by which other protocols must leave more of a gap to the bound than a plan's own to be searched, too."""
 ROUNDS = 3
 """Searches at other protocols than the first, at most."""
-MOST_KEPT = 1 << 18
-"""Seconds of block types up to which all that is made of them at each protocol is kept: 2 MiB an array."""
-
-Made = TypeVar("Made")
-
-
-class AtProtocols:
-    """One formulation at each protocol of its cost model, and the relaxation there: made once, unless it is large."""
-
-    def __init__(self, formulation: Formulation) -> None:
-        self._formulation = formulation
-        self._is_kept = formulation.problem.fixed.size <= MOST_KEPT
-        self._formulations: dict[Protocols, Formulation] = {formulation.model.protocols: formulation}
-        self._fluids: dict[Protocols, Fluid] = {}
-        self._optima: dict[Protocols, FluidSolution] = {}
-
-    def formulation(self, protocols: Protocols) -> Formulation:
-        """Return the formulation at some protocols."""
-        return self._made(self._formulations, protocols, lambda: self._formulation.at_protocols(protocols))
-
-    def fluid(self, protocols: Protocols) -> Fluid:
-        """Return its relaxation."""
-        return self._made(self._fluids, protocols, lambda: fluid_of(self.formulation(protocols).problem))
-
-    def optimum(self, protocols: Protocols, fluid: Fluid) -> FluidSolution:
-        """Return the optimum of that relaxation."""
-        return self._made(self._optima, protocols, lambda: relaxed_optimum(fluid))
-
-    def relaxation(self, formulation: Formulation) -> Relaxation | None:
-        """Return the relaxation of a formulation and its optimum, if both are there."""
-        protocols = formulation.model.protocols
-        if protocols not in self._optima or self._formulations.get(protocols) is not formulation:
-            return None
-        return self._fluids[protocols], self._optima[protocols]
-
-    def bound(self, protocols: Protocols) -> Bound | None:
-        """Return what multipliers prove there, without a search for a placement; None where nothing fits."""
-        fluid = self.fluid(protocols)
-        return bound_of(self.optimum(protocols, fluid)) if shortage(fluid) is None else None
-
-    def _made(self, kept: dict[Protocols, Made], protocols: Protocols, make: Callable[[], Made]) -> Made:
-        made = kept[protocols] if protocols in kept else make()
-        if self._is_kept:
-            kept[protocols] = made
-        return made
-
-
-class KnownBounds:
-    """Bounds at each protocol of a cost model: of one formulation, those at others proven by its multipliers."""
-
-    def __init__(self, formulation: Formulation) -> None:
-        self.at = AtProtocols(formulation)
-        self._all = formulation.model.all_protocols
-        self._best: dict[Protocols, Bound] = {}
-
-    def keep(self, protocols: Protocols, bound: Bound) -> None:
-        """Keep a bound if it is the highest at its protocols."""
-        self._best[protocols] = max(bound, self._best.get(protocols, bound), key=lambda each: each.seconds)
-
-    def keep_all(self, protocols: Protocols, bound: Bound) -> None:
-        """Keep a bound at its protocols, and what its multipliers prove at all others."""
-        self.keep(protocols, bound)
-        for other in self._all:
-            if other != protocols:
-                self.keep(other, multipliers_at(self.at.fluid(other), bound))
-
-    def lowest(self) -> Protocols:
-        """Return the protocols at which the bound is least."""
-        return min(self._all, key=self.seconds)
-
-    def seconds(self, protocols: Protocols) -> float:
-        """Return the bound at some protocols; 0 where none is known."""
-        return self._best[protocols].seconds if protocols in self._best else 0.0
-
-    def elsewhere_s(self, protocols: Protocols) -> float:
-        """Return the least bound at all others: no bound at these protocols above it holds for all placements."""
-        return min((self.seconds(each) for each in self._all if each != protocols), default=math.inf)
-
-    def better(self, protocols: Protocols, bound: Bound) -> Bound:
-        """Return the higher of a bound and of the one that is kept."""
-        return max(bound, self._best.get(protocols, bound), key=lambda each: each.seconds)
 
 
 def at_lowest_protocols(formulation: Formulation) -> tuple[Formulation, KnownBounds]:
@@ -165,9 +76,9 @@ def at_own_protocols(formulation: Formulation, placement: Placement, at: AtProto
     return formulation.at_protocols(own) if at is None or own == formulation.model.protocols else at.formulation(own)
 
 
-Search = Callable[[Formulation, float, Placement | None, Relaxation | None], Outcome]
-"""Searches at the protocols of a formulation, from a placement or from nothing; told the least bound at others, above
-which its own does not hold for all placements, and the relaxation, if that was solved."""
+Search = Callable[[Formulation, Elsewhere, Placement | None, Relaxation | None], Outcome]
+"""Searches at the protocols of a formulation, from a placement or from nothing; told the bounds at others, and the
+relaxation, if that was solved."""
 
 
 def searched(formulation: Formulation, search: Search, gap: float) -> tuple[Formulation, Outcome]:
@@ -211,9 +122,9 @@ class ProtocolSearches:
         if start is None:
             self._begun_anew.add(protocols)
         relaxation = self._known.at.relaxation(formulation)
-        outcome = self._search(formulation, self._known.elsewhere_s(protocols), start, relaxation)
+        outcome = self._search(formulation, self._known.elsewhere(protocols), start, relaxation)
         if outcome.bound is not None:
-            self._known.keep(protocols, outcome.bound)
+            self._known.keep_found(protocols, outcome.bound)
         return outcome
 
     def settled(self, formulation: Formulation, outcome: Outcome) -> tuple[Formulation, Outcome]:
@@ -237,14 +148,20 @@ class ProtocolSearches:
         return formulation, outcome
 
     def _from_own(self, formulation: Formulation, outcome: Outcome) -> tuple[Formulation, Outcome]:
-        """Return what is found at the protocols of the plan itself, as long as these are others."""
+        """Return what is found at the protocols of the plan itself, as long as these are others. Where a plan without
+        sums around all ranks takes as long, and as much is proven, as beside such sums, the search there will do."""
         for _ in range(ROUNDS):
             if outcome.placement is None or outcome.bound is None:
                 break
             own = at_own_protocols(formulation, outcome.placement, self._known.at)
             if own is formulation:
                 break
+            before_s, is_proven = outcome.step_s, self._known.above(own.model.protocols, outcome.bound) is not None
             formulation, outcome = own, moved(own, outcome, outcome.placement, self._known)
+            assert before_s is not None
+            assert outcome.step_s is not None
+            if is_proven and outcome.step_s >= before_s * (1 - ROUNDING):
+                self.done.add(own.model.protocols)
             if own.model.protocols not in self.done and not self._is_within(self._gap, own, outcome):
                 outcome = better(outcome, self.at(own, self._start(own, outcome)))
         return formulation, outcome
@@ -264,7 +181,9 @@ def moved(formulation: Formulation, outcome: Outcome, placement: Placement, know
     """An outcome with its plan, or a better one, at other protocols, with the bound there."""
     assert outcome.bound is not None
     step_s = load_state(formulation.problem, placement).step_s()
-    bound = known.better(formulation.model.protocols, bound_at(formulation.problem, outcome.bound))
+    bound = known.above(formulation.model.protocols, outcome.bound)
+    if bound is None:
+        bound = known.better(formulation.model.protocols, bound_at(formulation.problem, outcome.bound))
     bound = replace(bound, seconds=min(bound.seconds, step_s))
     status: Status = "optimal" if step_s <= bound.seconds * (1 + OPTIMAL_GAP) else "feasible"
     return replace(outcome, placement=placement, step_s=step_s, bound=bound, status=status)
@@ -310,7 +229,7 @@ def with_least_raised(
     own = formulation.model.protocols
     bounds = {own: outcome.bound, **{each.protocols: each.bound for each in outcome.elsewhere}}
     while True:
-        least = min(bounds, key=lambda each: bounds[each].seconds)
+        least = min(bounds, key=lambda each: (bounds[each].seconds, not known.at.is_solved(each)))
         raised = _raised(known, least, bounds[least], outcome, is_done=least in done)
         if raised is None:
             break

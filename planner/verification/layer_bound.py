@@ -217,7 +217,9 @@ class LayerRelaxation:
         constants[: len(latencies_s)] = latencies_s
         # Nothing is counted in HBM at the moment when what was stashed is back, a memory of the problem alone.
         bytes_of_tier = np.where(np.arange(len(at.problem.base_bytes)) == MEMORY_HBM, self._other_bytes, 0.0)
-        return replace(at.problem, base_loads=self._other_loads, base_bytes=bytes_of_tier, stage_constants=constants)
+        own, loads = at.model.exchanged, self._other_loads
+        loads = loads if own is None else own.base_loads(loads, at.model.case)
+        return replace(at.problem, base_loads=loads, base_bytes=bytes_of_tier, stage_constants=constants)
 
     @cached_property
     def _other_loads(self) -> Floats:

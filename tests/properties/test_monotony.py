@@ -193,20 +193,20 @@ def test_every_batch_takes_longer_than_the_one_before(sharding: str, software: s
         assert steps == sorted(steps)
 
 
-def test_a_table_more_takes_less_of_the_ring_than_sums_wait_for() -> None:
-    """What sums around all ranks wait for is spread over the bytes of all tables: the one thing that lets an estimate
-    fall with a table more (decision 96), by less than the ring's own wait. The simulated step does not fall."""
+@pytest.mark.parametrize("sharding", ["data_parallel", "table_wise", "row_wise"])
+@pytest.mark.parametrize("software", ["torchrec", "hugectr", "distributed-embeddings"])
+def test_a_table_beside_one_whose_sums_go_around_a_ring(sharding: str, software: str) -> None:
+    """Whatever it is, it takes nothing of what these wait for away: neither estimated nor played. HugeCTR's step was
+    estimated 0.3 % shorter with it while the ring was spread over the bytes of all tables."""
     cluster = topology(node_group("a", nodes=6, ranks=1))
     tables = tuple({"rows": 10_000, "dim": dim, "pooling_factor": 2.0} for dim in (64, 64))
-    fields = {"software": "hugectr", "mode": "inference", "global_batch": 96}
-    model = cost_model("physical", cluster, workload(tables, **fields))
-    tables_of, ranks = np.repeat([0, 1], 6), np.tile(np.arange(6), 2)
-    sharding = np.repeat([SHARDINGS.index("row_wise"), SHARDINGS.index("data_parallel")], 6)
-    blocks = Blocks(tables_of, sharding, np.full(12, HBM), np.full(12, 64), np.zeros(12))
-    rows = np.where(tables_of == 1, 10_000, np.where(ranks < 5, 1667, 1665))
+    fields = {"software": software, "mode": "inference", "global_batch": 96}
+    held = {"data_parallel": range(6), "table_wise": range(1), "row_wise": range(6)}[sharding]
+    ranks = np.array([*range(6), *held])
+    table = np.repeat([0, 1], [6, len(held)])
+    cut = np.repeat([SHARDINGS.index("row_wise"), SHARDINGS.index(sharding)], [6, len(held)])
+    rows = np.where((table == 1) & (sharding != "row_wise"), 10_000, np.where(ranks < 5, 1667, 1665))
+    blocks = Blocks(table, cut, np.full(len(ranks), HBM), np.full(len(ranks), 64), np.zeros(len(ranks)))
     both = PlacedShards(blocks, ranks, rows, ranks == 0)
     first = PlacedShards(blocks.take(np.arange(6)), ranks[:6], rows[:6], ranks[:6] == 0)
-    fewer, more = Case(cluster, tables[:1], fields, first), Case(cluster, tables, fields, both)
-    ring_s = max(kind.ring_hops_s for kind in model.kinds)
-    assert 0 < fewer.estimated_s() - more.estimated_s() < ring_s
-    assert more.played_s() >= fewer.played_s() * (1 - ROUNDING)
+    expect_no_shorter(Case(cluster, tables, fields, both), Case(cluster, tables[:1], fields, first))

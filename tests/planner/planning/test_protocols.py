@@ -15,9 +15,9 @@ from planner.document.planned import placed_shards, planned_model
 from planner.formulation.formulation import Formulation
 from planner.formulation.policy import Policy
 from planner.importers.adoption import AdoptedTable, AdoptionInputs, adopted
+from planner.planning.known_bounds import Elsewhere, KnownBounds
 from planner.planning.pipeline import Pipeline
 from planner.planning.protocols import (
-    KnownBounds,
     ProtocolSearches,
     at_lowest_protocols,
     at_own_protocols,
@@ -176,8 +176,10 @@ def test_searching_again_at_the_lines_of_a_plan_never_lengthens_it() -> None:
     assert first.step_s is not None
     assert known_s <= first.step_s
 
-    def search(formulation: Formulation, elsewhere_s: float, start: Placement | None, _: Relaxation | None) -> Outcome:
-        assert elsewhere_s == 0.0
+    def search(
+        formulation: Formulation, elsewhere: Elsewhere, start: Placement | None, _: Relaxation | None
+    ) -> Outcome:
+        assert elsewhere.least_s == 0.0
         return solve(formulation.problem, limits)
 
     last, outcome = ProtocolSearches(search, KnownBounds(formulation), 0.0).settled(formulation, first)

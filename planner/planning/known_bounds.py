@@ -1,0 +1,144 @@
+"""What is known of a formulation at each protocol of its cost model: its problem, its relaxation, its bound."""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
+
+from planner.certificates.multipliers import Bound
+from planner.formulation.formulation import Formulation
+from planner.planning.cache_division import fluid_of, multipliers_at
+from planner.planning.like_bounds import proven_like
+from planner.solvers.bound.cutting_planes import FluidSolution
+from planner.solvers.bound.fluid import Fluid
+from planner.solvers.bound.infeasible import shortage
+from planner.solvers.lower_bound import Relaxation, bound_of, relaxed_optimum
+
+Protocols = tuple[int, ...]
+"""The number of a line of each exchange of a cost model."""
+ROUNDING = 1e-12
+"""Relative difference of two bounds, or steps, that sums of other columns may make."""
+HARDLY = 1e-3
+"""Share by which bounds differ that are taken to be the same where a search begins."""
+MOST_KEPT = 1 << 18
+"""Seconds of block types up to which all that is made of them at each protocol is kept: 2 MiB an array."""
+
+Made = TypeVar("Made")
+
+
+class Elsewhere(NamedTuple):
+    """What a search at some protocols is told of all others."""
+
+    least_s: float
+    """The least bound there: no higher one holds for all placements yet."""
+    useful_s: float
+    """The bound above which none is of use."""
+
+
+class AtProtocols:
+    """One formulation at each protocol of its cost model, and the relaxation there: made once, unless it is large."""
+
+    def __init__(self, formulation: Formulation) -> None:
+        self._formulation = formulation
+        self._is_kept = formulation.problem.fixed.size <= MOST_KEPT
+        self._formulations: dict[Protocols, Formulation] = {formulation.model.protocols: formulation}
+        self._fluids: dict[Protocols, Fluid] = {}
+        self._optima: dict[Protocols, FluidSolution] = {}
+
+    def formulation(self, protocols: Protocols) -> Formulation:
+        """Return the formulation at some protocols."""
+        return self._made(self._formulations, protocols, lambda: self._formulation.at_protocols(protocols))
+
+    def fluid(self, protocols: Protocols) -> Fluid:
+        """Return its relaxation."""
+        return self._made(self._fluids, protocols, lambda: fluid_of(self.formulation(protocols).problem))
+
+    def optimum(self, protocols: Protocols, fluid: Fluid) -> FluidSolution:
+        """Return the optimum of that relaxation."""
+        return self._made(self._optima, protocols, lambda: relaxed_optimum(fluid))
+
+    def is_solved(self, protocols: Protocols) -> bool:
+        """Whether the optimum of the relaxation is there."""
+        return protocols in self._optima
+
+    def relaxation(self, formulation: Formulation) -> Relaxation | None:
+        """Return the relaxation of a formulation and its optimum, if both are there."""
+        protocols = formulation.model.protocols
+        if protocols not in self._optima or self._formulations.get(protocols) is not formulation:
+            return None
+        return self._fluids[protocols], self._optima[protocols]
+
+    def bound(self, protocols: Protocols) -> Bound | None:
+        """Return what multipliers prove there, without a search for a placement; None where nothing fits."""
+        fluid = self.fluid(protocols)
+        return bound_of(self.optimum(protocols, fluid)) if shortage(fluid) is None else None
+
+    def _made(self, kept: dict[Protocols, Made], protocols: Protocols, make: Callable[[], Made]) -> Made:
+        made = kept[protocols] if protocols in kept else make()
+        if self._is_kept:
+            kept[protocols] = made
+        return made
+
+
+class KnownBounds:
+    """Bounds at each protocol of a cost model: of one formulation, those at others proven by its multipliers."""
+
+    def __init__(self, formulation: Formulation) -> None:
+        self.at = AtProtocols(formulation)
+        self._all = formulation.model.all_protocols
+        cases = {each: formulation.model.at_protocols(each).case for each in self._all}
+        self._around = [each for each in self._all if cases[each] == "around"]
+        self._apart = [each for each in self._all if cases[each] == "apart"]
+        self._best: dict[Protocols, Bound] = {}
+
+    def keep(self, protocols: Protocols, bound: Bound) -> None:
+        """Keep a bound if it is the highest at its protocols."""
+        self._best[protocols] = max(bound, self._best.get(protocols, bound), key=lambda each: each.seconds)
+
+    def keep_all(self, protocols: Protocols, bound: Bound) -> None:
+        """Keep a bound at its protocols, and what its multipliers prove at all others."""
+        self.keep(protocols, bound)
+        for other in self._all:
+            if other != protocols:
+                self.keep(other, multipliers_at(self.at.fluid(other), bound))
+
+    def keep_found(self, protocols: Protocols, bound: Bound) -> None:
+        """Keep a search's bound at its protocols; beside sums around all ranks also what proves as much without any."""
+        self.keep(protocols, bound)
+        for other in self._apart if protocols in self._around else ():
+            if self.seconds(other) < bound.seconds:
+                self.keep(other, proven_like(self.at.fluid(other), bound))
+
+    def lowest(self) -> Protocols:
+        """Return the protocols at which the bound is least; where it is hardly more with sums around all ranks, those,
+        as what is found and proven there holds without such sums, too."""
+        lowest = min(self._all, key=self.seconds)
+        around = min(self._around, key=self.seconds, default=lowest)
+        return around if self.seconds(around) <= self.seconds(lowest) * (1 + HARDLY) else lowest
+
+    def seconds(self, protocols: Protocols) -> float:
+        """Return the bound at some protocols; 0 where none is known."""
+        return self._best[protocols].seconds if protocols in self._best else 0.0
+
+    def elsewhere_s(self, protocols: Protocols) -> float:
+        """Return the least bound at all others: no bound at these protocols above it holds for all placements."""
+        return min((self.seconds(each) for each in self._all if each != protocols), default=math.inf)
+
+    def useful_s(self, protocols: Protocols) -> float:
+        """Return the bound above which none at these protocols is of use: the least of those at others that it does not
+        raise, too, as one beside sums around all ranks mostly raises those without any."""
+        others = self._around if protocols in self._around else self._all
+        return min((self.seconds(each) for each in others if each != protocols), default=math.inf)
+
+    def elsewhere(self, protocols: Protocols) -> Elsewhere:
+        """Return what a search at these protocols is told of others."""
+        return Elsewhere(self.elsewhere_s(protocols), self.useful_s(protocols))
+
+    def above(self, protocols: Protocols, bound: Bound) -> Bound | None:
+        """Return the bound that is kept of placements without sums around all ranks, if it is as high as the one that
+        was found beside these."""
+        kept = self._best.get(protocols) if self._around and protocols in self._apart else None
+        return kept if kept is not None and kept.seconds >= bound.seconds * (1 - ROUNDING) else None
+
+    def better(self, protocols: Protocols, bound: Bound) -> Bound:
+        """Return the higher of a bound and of the one that is kept."""
+        return max(bound, self._best.get(protocols, bound), key=lambda each: each.seconds)
