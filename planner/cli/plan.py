@@ -290,7 +290,7 @@ def _write(planned: "Plan", output: Path | None, output_format: Format) -> None:
     """The plan document as a file, where that is wanted, and the plan on stdout."""
     from planner.document.plan import write_plan
     from planner.reports import frames, plan_summary
-    from planner.reports.words import longer_than_estimated
+    from planner.reports.words import drift_words
 
     if output is not None:
         write_plan(planned, output)
@@ -301,8 +301,8 @@ def _write(planned: "Plan", output: Path | None, output_format: Format) -> None:
     else:
         plan_summary.render(planned, streams.console(output=output_format))
     if not output_format.is_text:
-        longer = longer_than_estimated(planned)
-        for warning in (*planned.provenance.warnings, *(() if longer is None else (longer,))):
+        drifted = drift_words(planned)
+        for warning in (*planned.provenance.warnings, *(() if drifted is None else (drifted,))):
             streams.say(f"planner: warning: {warning}")
     if planned.infeasibility is not None and not output_format.is_text:
         streams.say(f"There is no plan: {planned.infeasibility.summary}.")

@@ -78,29 +78,31 @@ def crowded(plan: Plan) -> str | None:
 
 def render_drift(plan: Plan, console: "Console") -> None:
     """Print why the simulated step is much shorter or longer than the estimate, where it is."""
-    if drift(plan) < -DRIFTED:
-        console.print(
-            "The simulated step is much shorter than the estimate, a sum of stages that each take as long as on their"
-            " slowest rank: simulated ranks that are done early go on until they wait for others. The bound holds for"
-            " the estimate; a simulated step may be shorter than that."
-        )
-        console.print()
-    elif (longer := longer_than_estimated(plan)) is not None:
-        console.print(f"Warning: {longer}.")
+    if (words := drift_words(plan)) is not None:
+        console.print(f"Warning: {words}.")
         console.print()
 
 
-def longer_than_estimated(plan: Plan) -> str | None:
-    """A warning where the simulated step is much longer than the estimate: in which stage most; else None."""
-    if drift(plan) <= DRIFTED:
+def drift_words(plan: Plan) -> str | None:
+    """A warning where the simulated step is much longer or shorter than the estimate, with the stage; else None."""
+    share = drift(plan)
+    if abs(share) <= DRIFTED:
         return None
     most = stage_drift(plan)
-    return (
-        f"the simulated step is {drift(plan):.0%} longer than the estimate, most in {most.stage}:"
-        f" {format_seconds(most.estimated_s)} estimated, {format_seconds(most.played_s)} on the critical path, as"
-        " what the estimate hides there behind other work waits for it; gap and bound are of the estimate, and"
-        " planner simulate shows what waits"
-    )
+    played = f"{format_seconds(most.estimated_s)} estimated, {format_seconds(most.played_s)} on the critical path"
+    if share > 0:
+        why = (
+            "as what the estimate hides there behind other work waits for it; gap and bound are of the estimate, and"
+            " planner simulate shows what waits"
+        )
+    else:
+        why = (
+            "as the estimate adds up stages that each take as long as on their slowest rank, and hides no more than"
+            " evenly spread tables would: simulated ranks that are done early go on, and more is hidden; gap and bound"
+            " are of the estimate, and a simulated step may be shorter than the bound"
+        )
+    sense = "longer" if share > 0 else "shorter"
+    return f"the simulated step is {abs(share):.0%} {sense} than the estimate, most in {most.stage}: {played}, {why}"
 
 
 def roots_words(objective: Objective, model: CostModel) -> str | None:

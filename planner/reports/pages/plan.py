@@ -22,7 +22,7 @@ from planner.reports.pages.plan_ranks import loads, memory, stage_words
 from planner.reports.pages.plan_tables import top_tables, treemap
 from planner.reports.pages.plan_timeline import timeline
 from planner.reports.replicas import groups_words
-from planner.reports.words import fixed_words, longer_than_estimated, roots_words
+from planner.reports.words import drift_words, fixed_words, roots_words
 from planner.studies.scales import Scale, scale_of
 from planner.verification.simulation import simulate_plan
 from topologies.sentences import counted
@@ -42,11 +42,7 @@ def plan_page(plan: Plan) -> Page:
         description=f"{description} {workload.batch(ranks):,.0f} samples a step",
         facts=[
             f"Status: {plan.status}. Cost model: {model.name}. Software: {workload.software}.",
-            *(
-                f"Warning: {warning}."
-                for warning in (*plan.provenance.warnings, longer_than_estimated(plan))
-                if warning
-            ),
+            *(f"Warning: {warning}." for warning in (*plan.provenance.warnings, drift_words(plan)) if warning),
         ],
         findings=[],
         charts=[],
