@@ -308,8 +308,11 @@ class Schedule:
 
     @property
     def collectives(self) -> tuple[str, ...]:
-        """The stages that end with a collective."""
-        return tuple(stage for stage in self.stages if STAGES[stage].is_collective and self._topology.world_size > 1)
+        """The stages that end with a collective. Ids that arrive where their rows are need none."""
+        if self._topology.world_size == 1:
+            return ()
+        arrived = ("input_dist",) if self._software.ids_arrive_sharded else ()
+        return tuple(stage for stage in self.stages if STAGES[stage].is_collective and stage not in arrived)
 
     @cached_property
     def lines(self) -> dict[str, tuple[ExchangeLine, ...]]:

@@ -158,6 +158,18 @@ def test_ids_travel_beside_the_update_too() -> None:
     assert more - hidden == pytest.approx(lookup / world)
 
 
+@pytest.mark.parametrize("mode", ["training", "inference"])
+def test_ids_that_arrive_at_their_rows_are_not_waited_for(mode: str) -> None:
+    """Distributed-embeddings reads them where the tables are: no exchange, no latency of one."""
+    model = StepModel(
+        topology(node_group("a", nodes=2)),
+        workload(TABLES, pipeline="none", software="distributed-embeddings", mode=mode),
+    )
+    constants = dict(zip(model.stages, model.constants, strict=True))
+    assert constants["input_dist"] == 0
+    assert constants["output_dist"] > 0
+
+
 def test_prefetched_misses_hide_where_ids_do() -> None:
     """What lookups, update and overhead hide is taken off the stage, and put on nothing that misses load."""
     tables = [{"rows": 1_000_000, "dim": 64, "optimizer": "sgd"}]
