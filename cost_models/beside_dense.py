@@ -157,15 +157,18 @@ class BesideDense:
         less its forward pass: ids travel from one forward pass to the lookup that needs them. They also do while ranks
         wait for the first byte of an all-reduce after the update; the same wait for gradients is as long as their own.
 
-        Under the prefetch pipeline, a step earlier, the lookups and the forward pass hide them too, and cache misses
-        beside them. It is the least of all kinds of rank; what caches take more is in `Lookup.fetches`.
+        Under the prefetch pipeline, a step earlier, the lookups, the wait for the first byte of vectors and the forward
+        pass hide them too, and cache misses beside them. It is the least of all kinds of rank; what caches take more is
+        in `Lookup.fetches`.
         """
         is_earlier = self.workload.pipeline == "prefetch"
         hidden = []
-        for (update_s, lookup_s), dense, module_s in zip(self.lookups, self.dense, self.modules_s, strict=True):
-            hidden.append(update_s + module_s + (lookup_s if is_earlier else -dense.rest_forward_s))
-        reduced_s = self.parts[0].latency_s("all_reduce")
-        return least(hidden) + reduced_s + self.overhead_s
+        for k, (dense, module_s) in enumerate(zip(self.dense, self.modules_s, strict=True)):
+            before_s = self._lookup_s(k) if is_earlier else -dense.rest_forward_s
+            hidden.append(self._update_s(k) + module_s + before_s)
+        waits_s = self.parts[0].latency_s("all_reduce")
+        waits_s += self.parts[0].latency_s("output_dist") if is_earlier else 0.0
+        return least(hidden) + waits_s + self.overhead_s
 
     def sums_begin_s(self, sums_s: Iterable[Seconds]) -> list[Seconds]:
         """[K] seconds into the dense part before gradients are summed, which takes `sums_s` [K] of the links; below
@@ -208,9 +211,16 @@ class BesideDense:
 
     def after_s(self, kind: int) -> Seconds:
         """Seconds from the end of `rest_s` to that of the update of embeddings, beside which sums go on."""
-        update_s = self.parts[0].kinds[kind].update_launch_s + self.lookups[kind][0]
         exchange_s = self.parts[0].latency_s("gradient_dist") + self._gradients_s(kind)
-        return exchange_s + update_s + self.modules_s[kind]
+        return exchange_s + self._update_s(kind) + self.modules_s[kind]
+
+    def _update_s(self, kind: int) -> Seconds:
+        """Seconds of the update of the embeddings on a device, with its launch."""
+        return self.parts[0].kinds[kind].update_launch_s + self.lookups[kind][0]
+
+    def _lookup_s(self, kind: int) -> Seconds:
+        """Seconds of the lookup on a device, with its launch."""
+        return self.parts[0].kinds[kind].lookup_launch_s + self.lookups[kind][1]
 
     @property
     def copied_over(self) -> tuple[Resource, ...]:

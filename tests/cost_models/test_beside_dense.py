@@ -48,6 +48,25 @@ def test_ids_leave_after_the_forward_pass(cluster: str, pooling_factor: float) -
     assert model.evaluate(placed).step_s == pytest.approx(simulated_s, rel=1e-3)
 
 
+@pytest.mark.parametrize("parameters", [1_000, 1_000_000])
+@pytest.mark.parametrize("samples", [2_048, 16_384])
+@pytest.mark.parametrize("pipeline", ["sparse-dist", "prefetch"])
+def test_launches_and_first_bytes_hide_ids(pipeline: str, samples: int, parameters: int) -> None:
+    """Of tables that are alike, without any overhead, to the last digit: the update hides ids and sums with its launch;
+    prefetched ids also travel beside the launch of the lookup, and while vectors are waited for."""
+    stated = workload(
+        [{"rows": 100_000, "dim": 64, "pooling_factor": 8}] * 8,
+        pipeline=pipeline,
+        overhead="0us",
+        global_batch=samples,
+        dense={"macs_per_sample": 10_000, "parameters": parameters},
+    )
+    model = StepModel(topology(node_group("a", nodes=2, ranks=2, nic_bytes_per_s=3e9)), stated)
+    placed = dealt_out(model)
+    simulated_s = simulate(model.topology, model.workload, placed, steps=1).step_s
+    assert model.evaluate(placed).step_s == pytest.approx(simulated_s, rel=1e-9)
+
+
 def test_nothing_begins_before_the_step_or_has_a_load_below_zero() -> None:
     """However much of a step is dense: loads of a stage are what its constants are taken from."""
     stated = load_workload("dlrm-dcnv2")

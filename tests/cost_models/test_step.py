@@ -124,7 +124,8 @@ def test_one_rank_waits_for_nobody() -> None:
 
 
 def test_ids_travel_beside_the_update_too() -> None:
-    """Under a pipeline ids show beside the dense part, less what the update and the overhead hide; without, whole."""
+    """Under a pipeline ids show beside the dense part, less what the update, with its launch, and the overhead hide;
+    prefetched, the lookup and the wait for vectors hide them, too; without, they show whole."""
     tables = [{"rows": 10_000_000, "dim": 4, "pooling_factor": 100}]
     cluster = topology(node_group("a", nodes=4, ranks=2, nic_bytes_per_s=1e9))
     plain, hiding, further = (
@@ -150,12 +151,14 @@ def test_ids_travel_beside_the_update_too() -> None:
     assert shown == pytest.approx(ids)
     overhead = float(hiding.constants[hiding.stages.index("overhead")])
     hidden = -float(hiding.constants[hiding.stages.index("dense")])
-    assert hidden == pytest.approx(update / world + overhead)
+    (kind,) = hiding.kinds
+    assert hidden == pytest.approx(update / world + kind.update_launch_s + overhead)
     for resource in ("device", "nic_in"):
         own, base = loads(hiding, "dense", resource)
         assert (own, base) == (0, pytest.approx(hidden + (gradients if resource == "nic_in" else 0)))
     more = -float(further.constants[further.stages.index("dense")])
-    assert more - hidden == pytest.approx(lookup / world)
+    waits = further.schedule.lines["output_dist"][0].latency_s
+    assert more - hidden == pytest.approx(lookup / world + kind.lookup_launch_s + waits)
 
 
 @pytest.mark.parametrize("mode", ["training", "inference"])
