@@ -12,7 +12,13 @@ from planner.formulation.dense_choices import with_settled_sharding
 from planner.formulation.policy import Policy
 from planner.formulation.slow_widths import slow_widths
 from planner.formulation.unlike_parts import unlike_parts
-from planner.formulation.unused_inputs import unused_of_dense, unused_of_links, unused_of_reserve, unused_of_tables
+from planner.formulation.unused_inputs import (
+    unused_of_dense,
+    unused_of_ingestion,
+    unused_of_links,
+    unused_of_reserve,
+    unused_of_tables,
+)
 from topologies.cluster import Topology
 from topologies.errors import InputError
 
@@ -68,8 +74,9 @@ def _of_dense(workload: Workload, policy: Policy) -> Iterator[str]:
 
 def software_warnings(workload: Workload, policy: Policy) -> tuple[str, ...]:
     """What a reader must know of what a plan is priced with; mostly nothing."""
+    of_tables = (*_of_duplicates(workload), *unused_of_tables(workload))
     of_dense = (*unused_of_dense(workload.dense), *slow_widths(workload))
-    return (*_of_software(workload, policy), *_of_duplicates(workload), *unused_of_tables(workload), *of_dense)
+    return (*_of_software(workload, policy), *of_tables, *of_dense, *unused_of_ingestion(workload))
 
 
 def _of_duplicates(workload: Workload) -> tuple[str, ...]:

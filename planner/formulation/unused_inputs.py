@@ -27,6 +27,15 @@ def unused_of_dense(dense: Dense) -> Iterator[str]:
             yield f"dense.{key} is not used: it is of interaction {interaction} between layers"
     if dense.optimizer_state is not None and not dense.keeps_state:
         yield f"dense.optimizer_state is not used: {dense.optimizer} keeps nothing of the dense parameters"
+    if dense.sharding is not None and dense.sharding.strategy == "replicate" and _is_stated(dense.sharding, "over"):
+        yield "dense.sharding.over is not used: replicate shards nothing"
+
+
+def unused_of_ingestion(workload: Workload) -> Iterator[str]:
+    """The share of a reader's work that goes with ids, where nothing says how much work a reader does."""
+    ingestion = workload.ingestion
+    if ingestion is not None and ingestion.reader_samples_per_s is None and _is_stated(ingestion, "work_by_ids"):
+        yield "ingestion.work_by_ids is not used: it is of reader_samples_per_s, which is missing"
 
 
 def unused_of_links(topology: Topology, workload: Workload) -> Iterator[str]:

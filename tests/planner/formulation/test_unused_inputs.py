@@ -7,7 +7,7 @@ import pytest
 from planner import plan, verify
 from planner.document.plan import Plan
 from planner.formulation.policy import Policy
-from planner.formulation.unused_inputs import unused_of_tables
+from planner.formulation.unused_inputs import unused_of_ingestion, unused_of_tables
 from tests.oracles.instances import node_group
 from topologies.cluster import Topology
 
@@ -45,11 +45,12 @@ def planned(
         (LAYERS | {"pool_stride": 2}, "dense.pool_stride"),
         (LAYERS | {"optimizer": "sgd", "optimizer_state": "bf16"}, "dense.optimizer_state"),
         ({"macs_per_sample": 100, "parameters": 10, "interaction": "dcn"}, "dense.interaction"),
+        (LAYERS | {"sharding": {"strategy": "replicate", "over": "node"}}, "dense.sharding.over"),
     ],
 )
 def test_a_key_without_effect_is_said_and_changes_nothing(dense: dict[str, Any], key: str) -> None:
     """Left out, the step is the same to the last bit; stated, the plan names the key, and verifies."""
-    name = key.removeprefix("dense.")
+    name = key.split(".")[1]
     found, without = planned(dense), planned({each: value for each, value in dense.items() if each != name})
     assert found.objective is not None
     assert without.objective is not None
@@ -65,6 +66,7 @@ def test_a_key_without_effect_is_said_and_changes_nothing(dense: dict[str, Any],
         LAYERS | {"interaction": "dcn", "dcn_layers": 2, "dcn_low_rank": 8},
         LAYERS | {"interaction": "pool", "pool_stride": 2},
         LAYERS | {"optimizer": "adam", "optimizer_state": "bf16"},
+        LAYERS | {"sharding": {"strategy": "zero1", "over": "node"}},
     ],
 )
 def test_a_key_with_effect_is_not_warned_of(dense: dict[str, Any]) -> None:
@@ -129,6 +131,21 @@ def test_a_group_of_features_in_which_nothing_repeats_is_said() -> None:
     assert words == "dedup_group of 't' is not used: no dedup_factor or duplicate_share says what repeats"
     assert said(dedup_group="user", dedup_factor=2.0) == ()
     assert said(dedup_group="user", samples_per_session=4.0, duplicate_share=0.5) == ()
+
+
+def test_work_of_readers_whose_rate_is_not_stated_is_said() -> None:
+    """A share of nothing; with a rate it counts, and the usual share is not told from one left out."""
+    from cost_models.workload.models import Workload
+
+    def said(**fields: object) -> tuple[str, ...]:
+        stated = {"name": "w", "global_batch": 64, "tables": TABLES, "ingestion": fields}
+        return tuple(unused_of_ingestion(Workload.model_validate(stated)))
+
+    assert said(work_by_ids=0.2) == (
+        "ingestion.work_by_ids is not used: it is of reader_samples_per_s, which is missing",
+    )
+    assert said(work_by_ids=0.2, reader_samples_per_s=1e5) == ()
+    assert said(stored_bytes_per_sample="1kB") == ()
 
 
 def test_a_reserve_of_a_memory_that_there_is_not_is_said() -> None:
