@@ -76,6 +76,20 @@ class CostsAtLines(CostModel):
         return "apart" if self.exchanged is None else self.exchanged.case_at(self._own_line(OUTPUTS))
 
     @property
+    def around(self) -> tuple[int, ...] | None:
+        """The same lines of placements with sums around all ranks, where these are of those without any."""
+        own, stages = self.exchanged, zip(self.protocol_stages, self.protocols, strict=True)
+        if own is None or not own.rings or self.case != "apart":
+            return None
+        return tuple(number - len(own.usual[stage]) if stage in own.usual else number for stage, number in stages)
+
+    def beyond(self, blocks: Blocks) -> Floats:
+        """[n, C] what blocks cost every rank at these lines as they are of placements of another case."""
+        parts = [np.zeros((len(blocks), len(self.columns))) for _ in range(3)]
+        self._add_waits(blocks, 0, parts)
+        return parts[2]
+
+    @property
     def all_protocols(self) -> tuple[tuple[int, ...], ...]:
         """Every choice of a line for each stage that exchanges; the last stage's changes first."""
         counts = {stage: len(self.lines_of(stage)) for stage in self.protocol_stages}

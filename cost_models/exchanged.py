@@ -14,6 +14,7 @@ See docs/decisions/0090-what-is-exchanged.md and 0098-the-ring-of-sums.md.
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,7 +73,7 @@ class Exchanged:
             _rings(schedule, len(kinds)),
         )
 
-    @property
+    @cached_property
     def cases(self) -> tuple[Case, ...]:
         """Those of placements that there may be; first the one whose lines cost others least beyond their own."""
         are_there: dict[Case, bool] = {"around": bool(self.rings), "apart": True, "nothing": self.may_be_nothing}
@@ -98,7 +99,7 @@ class Exchanged:
 
     def case_at(self, number: int) -> Case:
         """That of lines among which the exchange of vectors has the one with this number."""
-        return next(case for case in self.cases if number in self.numbers(OUTPUTS, case))
+        return self.cases[number // len(self.usual[OUTPUTS])]
 
     def protocols(self, others: Mapping[str, int], stages: Sequence[str]) -> tuple[tuple[int, ...], ...]:
         """Every choice of a line for each of `stages`, of which `others` have so many lines whatever is exchanged."""

@@ -226,6 +226,15 @@ class CostModel(ABC):
         """What placements its lines are of, by what they exchange."""
         return "apart"
 
+    @property
+    def around(self) -> tuple[int, ...] | None:
+        """The same lines of placements with sums around all ranks, where these are of those without any."""
+        return None
+
+    def beyond(self, blocks: Blocks) -> Floats:
+        """[n, C] what blocks cost every rank at its lines as they are of placements of another case."""
+        return np.zeros((len(blocks), len(self.columns)))
+
     def at_protocols(self, protocols: tuple[int, ...]) -> "CostModel":  # noqa: ARG002
         """The same model with other lines, one of `all_protocols`."""
         return self

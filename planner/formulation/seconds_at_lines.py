@@ -50,6 +50,13 @@ class SecondsAtLines:
         )
 
 
+def without_sums(problem: Problem, model: CostModel, options: Options) -> Problem:
+    """A problem at lines with sums around all ranks (`CostModel.around`) at a model's own, which are of placements
+    without any: of blocks with such sums, whose rows have no parts, every rank has more."""
+    everywhere = problem.everywhere + model.beyond(options.blocks)
+    return replace(problem, stage_constants=model.constants, base_loads=model.base_loads, everywhere=everywhere)
+
+
 def _seconds_at(number: int, model: CostModel, options: Options) -> tuple[Floats, Floats, Floats]:
     """`exchange_seconds` at the lines with that number; of stages that have none such in the model's case, at the first
     or the last."""

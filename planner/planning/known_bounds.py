@@ -2,12 +2,15 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
 from planner.certificates.multipliers import Bound
 from planner.formulation.formulation import Formulation
-from planner.planning.cache_division import fluid_of, multipliers_at
+from planner.formulation.seconds_at_lines import without_sums
+from planner.planning.cache_division import multipliers_at
 from planner.planning.like_bounds import proven_like
+from planner.problem.integrality import integrality_floors
 from planner.solvers.bound.cutting_planes import FluidSolution
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.bound.infeasible import shortage
@@ -46,11 +49,28 @@ class AtProtocols:
 
     def formulation(self, protocols: Protocols) -> Formulation:
         """Return the formulation at some protocols."""
-        return self._made(self._formulations, protocols, lambda: self._formulation.at_protocols(protocols))
+        return self._made(self._formulations, protocols, lambda: self._formulated(protocols))
+
+    def _formulated(self, protocols: Protocols) -> Formulation:
+        beside = self._beside(protocols)
+        if beside is None:
+            return self._formulation.at_protocols(protocols)
+        known, model = self.formulation(beside), self._formulation.model.at_protocols(protocols)
+        return replace(known, model=model, problem=without_sums(known.problem, model, known.options))
+
+    def _beside(self, protocols: Protocols) -> Protocols | None:
+        """The same with sums around all ranks, where these are without and what is made there is kept: most of it is
+        the same."""
+        return self._formulation.model.at_protocols(protocols).around if self._is_kept else None
 
     def fluid(self, protocols: Protocols) -> Fluid:
         """Return its relaxation."""
-        return self._made(self._fluids, protocols, lambda: fluid_of(self.formulation(protocols).problem))
+        return self._made(self._fluids, protocols, lambda: self._fluid(protocols))
+
+    def _fluid(self, protocols: Protocols) -> Fluid:
+        problem, beside = self.formulation(protocols).problem, self._beside(protocols)
+        cost = None if beside is None else self.fluid(beside).cost
+        return Fluid(problem, integrality_floors(problem), cost)
 
     def optimum(self, protocols: Protocols, fluid: Fluid) -> FluidSolution:
         """Return the optimum of that relaxation."""

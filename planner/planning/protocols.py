@@ -239,11 +239,12 @@ def with_least_raised(
 
 
 def _raised(known: KnownBounds, protocols: Protocols, bound: Bound, outcome: Outcome, *, is_done: bool) -> Bound | None:
-    """A higher bound at some protocols, of a plan's step at most; None where there is none, or none is needed."""
+    """A higher bound at some protocols, of a plan's step at most; None where there is none, or none is needed, as a
+    search that divided the plans has looked for all that takes little time."""
     placement, step_s = outcome.placement, outcome.step_s
     assert placement is not None
     assert step_s is not None
-    if bound.seconds * (1 + LOOSE) >= step_s:
+    if bound.seconds * (1 + LOOSE) >= step_s or (is_done and bound.cases is not None):
         return None
     fluid = known.at.fluid(protocols)
     relaxed = known.at.optimum(protocols, fluid)

@@ -40,9 +40,9 @@ BLOCKS_AT_ONCE = 20_000
 class Fluid:
     """The relaxation of one problem; built once, priced many times."""
 
-    def __init__(self, problem: Problem, floors: Floats | None = None) -> None:
-        """`floors` [S] are seconds that each stage takes in any case, constants aside
-        (`planner.problem.integrality`)."""
+    def __init__(self, problem: Problem, floors: Floats | None = None, cost: Floats | None = None) -> None:
+        """`floors` [S] are seconds that each stage takes in any case, constants aside (`planner.problem.integrality`).
+        `cost` is that of a problem that differs in what blocks ask everywhere, and in what no block asks, alone."""
         self.problem = problem
         self.floors = np.zeros(len(problem.stage_constants)) if floors is None else floors
         kinds, columns = problem.kinds, len(problem.stage_of_column)
@@ -50,10 +50,8 @@ class Fluid:
         self._table_peaks: dict[int, Floats] = {}
         self._largest: dict[tuple[int, int], Floats] = {}
         self._all: dict[int, Floats] = {}
-        self._cost: Floats = np.zeros((kinds, columns + len(problem.pool_capacity), len(problem.block_option)))
+        self.cost: Floats = self._costed() if cost is None else cost
         """[K, C + M, B] what one block asks of a kind in all: seconds by column, bytes by tier."""
-        for k in range(kinds):
-            self._fill_cost(k)
         self._wide_columns = np.flatnonzero(problem.everywhere.any(axis=(0, 1)))
         """Columns of which blocks ask something everywhere; n of them."""
         self._everywhere: Floats = np.ascontiguousarray(problem.everywhere[..., self._wide_columns].transpose(0, 2, 1))
@@ -79,14 +77,22 @@ class Fluid:
         part._barred = np.flatnonzero(~problem.allowed.any(axis=0))
         return part
 
-    def _fill_cost(self, kind: int) -> None:
+    def _costed(self) -> Floats:
+        problem = self.problem
+        columns, tiers = len(problem.stage_of_column), len(problem.pool_capacity)
+        cost: Floats = np.zeros((problem.kinds, columns + tiers, len(problem.block_option)))
+        for k in range(problem.kinds):
+            self._fill_cost(cost[k], k)
+        return cost
+
+    def _fill_cost(self, cost: Floats, kind: int) -> None:
         """Some blocks at a time: what is written down between stays in a cache. Columns that nothing loads stay as they
         are, and take no memory."""
         problem = self.problem
         loaded = np.flatnonzero(problem.loaded_columns[kind])
         ranks = problem.row_shares.holders[kind].astype(float)[:, None]
         rows = np.where(self._world, row_share_of_kind(problem, kind), 1.0)[:, None]
-        seconds, size = np.split(self._cost[kind], [len(problem.stage_of_column)])
+        seconds, size = np.split(cost, [len(problem.stage_of_column)])
         for begin in range(0, len(ranks), BLOCKS_AT_ONCE):
             some = slice(begin, begin + BLOCKS_AT_ONCE)
             fixed, by_rows = problem.fixed[kind, some][:, loaded], problem.by_rows[kind, some][:, loaded]
@@ -272,7 +278,7 @@ class Fluid:
         kinds = self.problem.kinds
         both = np.concatenate([multipliers.weight * self._counted, multipliers.byte], axis=1)
         both[:kinds, : self._columns] = multipliers.weight[:kinds]
-        cost = self._cost if blocks is None else self._cost[:, :, blocks]
+        cost = self.cost if blocks is None else self.cost[:, :, blocks]
         local = np.zeros((kinds, cost.shape[2]))
         for kind in range(kinds):
             _add_rows(local[kind], both[kind], cost[kind])
@@ -299,10 +305,10 @@ class Fluid:
 
     def usage_of(self, blocks: Ints, count: Floats, kind: Ints) -> tuple[Floats, Floats]:
         """Seconds [D, C] and bytes [D, M] of blocks [n], each taken so often and on ranks of that kind."""
-        total = np.zeros((len(self._sizes), self._cost.shape[1]))
+        total = np.zeros((len(self._sizes), self.cost.shape[1]))
         for d, k in enumerate(self._regions.kind.tolist()):
             here = (self._world[blocks] | (kind == k)) & self._regions.binds[self._set_of_block[blocks], d]
-            total[d] = product(self._cost[k][:, blocks[here]], count[here])
+            total[d] = product(self.cost[k][:, blocks[here]], count[here])
             total[d, self._wide_columns] += self._sizes[d] * product(self._everywhere[k][:, blocks], count)
         seconds = total[:, : self._columns] * self._counted
         return seconds + self._base, total[:, self._columns :]
@@ -311,7 +317,7 @@ class Fluid:
         """[B] bytes of a tier that the option which each block names takes on ranks of the kind; see
         `choice_values`."""
         problem = self.problem
-        size = self._cost[kind, self._columns + tier] * self._times
+        size = self.cost[kind, self._columns + tier] * self._times
         fixed = np.flatnonzero(problem.option_units == 0)
         size[problem.block_start[fixed]] = np.add.reduceat(size, problem.block_start[:-1])[fixed]
         return np.asarray(size)
