@@ -149,22 +149,30 @@ class ProtocolSearches:
 
     def _from_own(self, formulation: Formulation, outcome: Outcome) -> tuple[Formulation, Outcome]:
         """Return what is found at the protocols of the plan itself, as long as these are others. Where a plan without
-        sums around all ranks takes as long, and as much is proven, as beside such sums, the search there will do."""
+        sums around all ranks takes as long as beside such sums, and hardly less is proven, that search will do."""
         for _ in range(ROUNDS):
             if outcome.placement is None or outcome.bound is None:
                 break
             own = at_own_protocols(formulation, outcome.placement, self._known.at)
             if own is formulation:
                 break
-            before_s, is_proven = outcome.step_s, self._known.above(own.model.protocols, outcome.bound) is not None
-            formulation, outcome = own, moved(own, outcome, outcome.placement, self._known)
-            assert before_s is not None
-            assert outcome.step_s is not None
-            if is_proven and outcome.step_s >= before_s * (1 - ROUNDING):
+            if self._will_do(own, outcome):
                 self.done.add(own.model.protocols)
+            formulation, outcome = own, moved(own, outcome, outcome.placement, self._known)
             if own.model.protocols not in self.done and not self._is_within(self._gap, own, outcome):
                 outcome = better(outcome, self.at(own, self._start(own, outcome)))
         return formulation, outcome
+
+    def _will_do(self, own: Formulation, outcome: Outcome) -> bool:
+        """Whether what was found beside sums around all ranks takes as long at its own protocols, without any, and
+        hardly less is proven there."""
+        assert outcome.placement is not None
+        assert outcome.bound is not None
+        assert outcome.step_s is not None
+        least_s = outcome.bound.seconds - FURTHER * (outcome.step_s - outcome.bound.seconds)
+        if own.model.around is None or self._known.seconds(own.model.protocols) < least_s:
+            return False
+        return load_state(own.problem, outcome.placement).step_s() >= outcome.step_s * (1 - ROUNDING)
 
     def _start(self, formulation: Formulation, outcome: Outcome) -> Placement | None:
         """Return the plan that a search begins with, where it is near enough."""
