@@ -191,6 +191,17 @@ class SimulatedNetwork:
         above = self.fabric.leaf_of_nic[self.card_of_rank] if level == 0 else plane
         return np.where(self.card_of_rank == NONE, NONE, above)
 
+    def plane_of_rank(self, level: int, *, around: bool = False) -> Ints:
+        """[W] the switches of a level, as one, among which a rank's traffic needs no higher level; NONE without a card.
+
+        With rails these are all leaves of a plane: sums go `around` rings of equal cards, and other messages change to
+        the receiver's rail inside the node, over its fabric (PXN of NCCL 2.12, which is the default). Where some nodes
+        have no fabric, messages between rails cross the uplinks of their leaves.
+        """
+        if level or not (around or all(group.links.scale_up for group in self.topology.nodes)):
+            return self.switch_of_rank(level)
+        return np.where(self.card_of_rank == NONE, NONE, self.fabric.switch_of_node[level][self.node_of_rank])
+
     def latency_s(self, overhead_s: float, *, reduction: bool = False, rate: str = "") -> tuple[Floats, float]:
         """[W] latency of the smallest exchange inside each rank's domain, and that of one across domains, where cards
         achieve this `rate` of a kind of rank."""

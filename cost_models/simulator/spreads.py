@@ -139,8 +139,8 @@ class Spreads:
             uses = [Use(use.of, use.weight * peers / unit) for use in own]
             hubs = [hub for use in theirs for hub in self._without(use, group, [here], receives, unit)]
             for level, switch, rate in levels:
-                below = numbered(group, _apart(switch))
-                both = numbered(here, _apart(switch))
+                plane = _apart(network.plane_of_rank(level))
+                below, both = numbered(group, plane), numbered(here, plane)
                 above = peers - members(below, receives) + members(both, receives)
                 of, into = (network.number(Resource("uplink", each, level), switch) for each in (way, other))
                 uses.append(Use(of, np.where(switch == NONE, 0.0, above / unit / rate)))

@@ -70,7 +70,7 @@ class LinkTraffic:
         network = self._network
         for level in network.oversubscribed:
             switch = network.switch_of_rank(level)
-            in_group, in_part = groups.sharing(switch)
+            in_group, in_part = groups.sharing(network.plane_of_rank(level, around=True))
             beyond = groups.size - np.where(switch == NONE, 0, in_group) - groups.part_size + in_part
             share = np.maximum(beyond, 0) / np.maximum(groups.size - groups.part_size, 1)
             rate = np.where(switch == NONE, 1.0, network.fabric.switch_bytes_per_s[level][switch])

@@ -2,12 +2,14 @@
 
 What a rank receives is estimated as that of holders spread evenly over all ranks, and an oversubscribed switch, where a
 node group cannot be taken apart by what is under the switches above it, as what is narrowest of its level. Both hold
-where parts are alike (decision 82).
+where parts are alike (decision 82). Leaves of rails are estimated as one switch, which they are where messages can
+change rails inside a node (decision 99).
 """
 
 from collections.abc import Iterator
 
 from cost_models.switch_fill import by_switch_fill, unlike_fills
+from cost_models.uplinks import oversubscribed_levels
 from topologies.cluster import NodeGroup, Topology
 
 SIMULATED = "the simulated step counts what each of them has"
@@ -29,6 +31,18 @@ def unlike_parts(topology: Topology, *, in_groups: bool = False) -> Iterator[str
             f"switches of level {name} have {sizes} nodes, and all uplinks are estimated by the busiest of a node"
             f" group; {SIMULATED}; make the nodes under the smaller switch a node group of their own"
         )
+    lonely = [group.name for group in topology.nodes if group.links.scale_up is None and _cards(group) > 1]
+    if topology.network.rails and lonely and 0 in oversubscribed_levels(topology):
+        yield (
+            f"the nodes {lonely[0]} have no scale-up fabric over which messages could change rails, and those between"
+            f" rails are estimated to stay below a leaf's uplinks; {SIMULATED}"
+        )
+
+
+def _cards(group: NodeGroup) -> int:
+    """Rails of a node: its cards, where ranks share them, else its ranks."""
+    cards = group.links.scale_out
+    return 0 if cards is None else min(cards.count, group.accelerators.count)
 
 
 def _card_bytes_per_s(group: NodeGroup) -> float:
