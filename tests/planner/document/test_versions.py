@@ -24,7 +24,7 @@ FILES = ROOT / "tests" / "golden" / "plans" / "version-1"
 def _two_groups() -> Plan:
     cluster = topology(node_group("a", ranks=4), node_group("b", ranks=2, hbm_bytes=0.5e9))
     tables = [{"rows": 20_000 * (1 + i * i % 7), "dim": 64, "pooling_factor": 1 + 3 * i % 8} for i in range(11)]
-    return plan(cluster, workload(tables), gap=0.0, effort=1)
+    return plan(cluster, workload(tables), policy=Policy(runtime="torchrec"), gap=0.0, effort=1)
 
 
 def _whole() -> Plan:
