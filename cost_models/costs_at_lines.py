@@ -137,8 +137,8 @@ class CostsAtLines(CostModel):
 
     def evaluate_nothing(self) -> Evaluation:
         """The stages if no table were placed, and nothing exchanged."""
-        least = min(self.all_protocols, key=self._latency_s)
-        return super(CostsAtLines, self.at_protocols(least)).evaluate_nothing()
+        others = [each for each in self.all_protocols if self.at_protocols(each).case != "around"]
+        return super(CostsAtLines, self.at_protocols(min(others, key=self._latency_s))).evaluate_nothing()
 
     def without_tables(self, placed: PlacedShards) -> Evaluation:
         """The stages of a placement if its tables took nothing, but were waited for where they exchange."""

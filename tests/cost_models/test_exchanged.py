@@ -125,6 +125,9 @@ def test_clusters_of_three_domains_have_lines_for_sums_around_all_ranks(nodes: i
     at = [model.at_protocols(each).case for each in model.all_protocols]
     assert len(set(at)) == cases
     assert at.count("apart") * cases == len(at)
+    whole = cut(model, TABLE_WISE)
+    assert model.linearised_at(whole).case == "apart"
+    assert model.fixed_step_s == pytest.approx(model.linearised_at(whole).without_tables(whole).step_s)
     assert sum(column.resource.kind == "ring" for column in model.columns) == 2 * (cases - 1)
 
 
