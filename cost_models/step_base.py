@@ -184,9 +184,8 @@ class StepBase:
         self.after_dense_s = tuple(map(beside.after_s, range(len(self.kinds))))
         has_cut = CUT_TERMS["dense"] in schedule.stage_of_term
         summing = self._summing
-        sums_s = self.loads[:, summing]
-        if self.sharded is not None or has_cut:
-            sums_s = sums_s * self._ranks_sharing(summing)
+        sharing = self._ranks_sharing(summing)
+        sums_s = self.loads[:, summing] * (sharing if self.loads.ndim == 2 else sharing[:, :, None])
         taken_s = sums_s.max(axis=1, initial=0.0)
         if schedule.stage_of_term.get("all_reduce") == "dense":
             begin_s = beside.sums_begin_s(taken_s)
