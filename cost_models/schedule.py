@@ -34,9 +34,10 @@ from cost_models.resources import (
     Resource,
 )
 from cost_models.shards import BELOW_HBM, BYTE_ADDRESSABLE, Floats, Ints, MemoryTier
+from cost_models.sharing import instances_of_ranks, most_sharing
 from cost_models.stages import CUT_TERMS, STAGES, TERMS, Over, StepSetting, hidden_stages, stage_of_terms
 from cost_models.term_rates import GRADIENTS, IN_TOWER, INSIDE, PEERS, REDUCED, card_bytes_per_s, own_link_share
-from cost_models.uplinks import Uplink, exchange_uplinks, most_sharing, sum_uplinks
+from cost_models.uplinks import Uplink, exchange_uplinks, sum_uplinks
 from cost_models.workload.models import Workload
 from topologies.cluster import Topology
 from topologies.fabric import Fabric
@@ -393,13 +394,4 @@ class Schedule:
     @cached_property
     def _instances(self) -> dict[str | int, Ints]:
         """[W] `resource_of_rank` of a resource, by who shares it; of an uplink, by its level."""
-        instances: dict[str | int, Ints] = {
-            "rank": np.arange(self._topology.world_size),
-            "card": np.asarray(self.fabric.nic_of_rank),
-            "pcie_switch": np.asarray(self.fabric.pcie_switch_of_rank),
-            "node": self.node_of_rank,
-            "tower": self.tower_of_rank,
-            "group": self.kind_of_rank,
-            **{level: above[self.node_of_rank] for level, above in enumerate(self.fabric.switch_of_node)},
-        }
-        return {who: np.unique(each, return_inverse=True)[1].astype(np.int64) for who, each in instances.items()}
+        return instances_of_ranks(self.fabric, self.tower_of_rank)

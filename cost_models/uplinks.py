@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cost_models.kinds import RankKind
 from cost_models.path_latency import leave_domains
@@ -30,11 +29,6 @@ def oversubscribed_levels(topology: Topology) -> tuple[int, ...]:
         for level, switches in enumerate(topology.network.levels)
         if switches.oversubscription > 1 and switches.nodes < topology.node_count
     )
-
-
-def most_sharing(instance: Ints, own: NDArray[np.bool_]) -> int:
-    """The most ranks that use the instance of a resource [W] which one of their `own` [W] uses."""
-    return int(np.bincount(instance)[instance[own]].max())
 
 
 def exchange_uplinks(topology: Topology, fabric: Fabric, kinds: Sequence[RankKind]) -> tuple[Uplink, ...]:

@@ -1,0 +1,27 @@
+"""Which ranks share an instance of a resource."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cost_models.shards import Ints
+from topologies.fabric import Fabric
+
+
+def instances_of_ranks(fabric: Fabric, tower_of_rank: Ints) -> dict[str | int, Ints]:
+    """[W] which instance of a resource each rank uses, numbered from 0, ascending along the ranks; by who shares it
+    (`ResourceKind.shared_by`), and of uplinks by their level."""
+    instances: dict[str | int, Ints] = {
+        "rank": np.arange(len(tower_of_rank)),
+        "card": np.asarray(fabric.nic_of_rank),
+        "pcie_switch": np.asarray(fabric.pcie_switch_of_rank),
+        "node": np.asarray(fabric.node_of_rank),
+        "tower": tower_of_rank,
+        "group": np.asarray(fabric.group_of_rank),
+        **{level: above[fabric.node_of_rank] for level, above in enumerate(fabric.switch_of_node)},
+    }
+    return {who: np.unique(each, return_inverse=True)[1].astype(np.int64) for who, each in instances.items()}
+
+
+def most_sharing(instance: Ints, own: NDArray[np.bool_]) -> int:
+    """The most ranks that use the instance of a resource [W] which one of their `own` [W] uses."""
+    return int(np.bincount(instance)[instance[own]].max())
