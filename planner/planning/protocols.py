@@ -165,12 +165,14 @@ class ProtocolSearches:
 
     def _will_do(self, own: Formulation, outcome: Outcome) -> bool:
         """Whether what was found beside sums around all ranks takes as long at its own protocols, without any, and
-        hardly less is proven there."""
+        hardly less is proven there. What branching, patterns or trying proves is proven beside such sums alone."""
         assert outcome.placement is not None
         assert outcome.bound is not None
         assert outcome.step_s is not None
-        least_s = outcome.bound.seconds - FURTHER * (outcome.step_s - outcome.bound.seconds)
-        if own.model.around is None or self._known.seconds(own.model.protocols) < least_s:
+        bound = outcome.bound
+        least_s = bound.seconds - FURTHER * (outcome.step_s - bound.seconds)
+        stays = bound.tree is not None or bound.patterns is not None or bound.exhaustive_search_s is not None
+        if stays or own.model.around is None or self._known.seconds(own.model.protocols) < least_s:
             return False
         return load_state(own.problem, outcome.placement).step_s() >= outcome.step_s * (1 - ROUNDING)
 
