@@ -38,7 +38,7 @@ NEAR = 0.1
 FURTHER = 0.1
 """Share by which other protocols must leave more of a gap to the bound than a plan's own to be searched, too."""
 ROUNDS = 3
-"""Searches at other protocols than the first, at most."""
+"""Searches at other protocols than the first, at most, but for those that try every plan."""
 
 
 def at_lowest_protocols(formulation: Formulation) -> tuple[Formulation, KnownBounds]:
@@ -84,11 +84,13 @@ relaxation, if that was solved."""
 def searched(formulation: Formulation, search: Search, gap: float) -> tuple[Formulation, Outcome]:
     """What a search finds from the protocols where the relaxation is least, and at others that leave more of a gap to
     the bound, each at those of its own plan, until a plan is within `gap` of the bound; with bounds at all protocols.
+    A few others are searched, and all of those where every plan can be tried.
     """
     formulation, known = at_lowest_protocols(formulation)
     searches = ProtocolSearches(search, known, gap)
     formulation, outcome = searches.settled(formulation, searches.at(formulation))
-    for _ in range(ROUNDS):
+    rounds = 0
+    while rounds < ROUNDS:
         bound, step_s = outcome.bound, outcome.step_s
         if bound is None or step_s is None:
             return formulation, outcome
@@ -101,6 +103,7 @@ def searched(formulation: Formulation, search: Search, gap: float) -> tuple[Form
             return formulation, with_least_raised(formulation, outcome, known, searches.done)
         other = known.at.formulation(min(below, key=lambda each: each.bound.seconds).protocols)
         other, found = searches.settled(other, searches.at(other))
+        rounds += found.bound is None or found.bound.exhaustive_search_s is None
         if found.step_s is not None and found.step_s < step_s:
             formulation, outcome = other, found
     outcome = over_protocols(formulation, replace(outcome, elsewhere=()), known)

@@ -27,7 +27,7 @@ from tests.oracles.questions import question
 from tests.seeds import seeds
 from topologies.errors import InputError
 
-UNPROVEN = (500040, 500043, 500060)
+UNPROVEN = (500040, 500043, 500094)
 """Questions that a search of one pass leaves unproven: of the ratings, and of a step with four protocols."""
 
 
