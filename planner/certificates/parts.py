@@ -82,7 +82,7 @@ class PartRules:
 
     def undecided_range(self, table: int, before: tuple[PartDecision, ...], index: int) -> tuple[int, int] | None:
         """Block types among which a part is still to be decided."""
-        if index == len(before) - 1 and (before[-1].place is None or self.is_inexact(before)):
+        if 0 <= index == len(before) - 1 and (before[-1].place is None or self.is_inexact(before)):
             return before[-1].first, before[-1].last
         if index == len(before) and not (before and before[-1].place is None):
             return self.open_range(table, before)

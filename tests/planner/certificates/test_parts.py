@@ -77,3 +77,9 @@ def test_a_range_is_decided_again_until_it_is_one_block() -> None:
     fewest, most = rules.units_left(wide)
     units = problem.block_units[first : last + 1]
     assert (fewest, most) == (problem.option_units[option] - units.max(), problem.option_units[option] - units.min())
+
+
+@pytest.mark.parametrize("index", [-2, -1, 1])
+def test_a_part_that_is_not_next_is_not_to_be_decided(index: int) -> None:
+    """Numbers below zero are no parts, also of a table of which nothing is decided."""
+    assert PartRules(tiny_instance(0).problem).undecided_range(0, (), index) is None

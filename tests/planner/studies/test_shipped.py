@@ -73,7 +73,7 @@ def test_the_growing_model_fits_longest_where_there_is_most_memory() -> None:
 
 def test_groups_exchange_less_hold_more_and_wait_for_their_sync() -> None:
     """At the smallest size, with 20 of the tables: exchange falls and memory rises with the groups; averaging counts as
-    often as it is done."""
+    often as it is done, and its bytes are levelled where it is done at every step."""
     study, document = read_study("one-world-or-groups")
     grid = Grid(study.model_copy(update={"workload": FEW}), document)
     chosen = [
@@ -87,4 +87,6 @@ def test_groups_exchange_less_hold_more_and_wait_for_their_sync() -> None:
     assert seldom["hbm_used_bytes"] - world["hbm_used_bytes"] > 0.9 * weights
     assert seldom["hbm_capacity_bytes"] == world["hbm_capacity_bytes"]
     averaging_s = [row["stage_replica_sync_s"] * row["policy.replicas.sync_every"] for row in (always, seldom, rarely)]
-    assert averaging_s == pytest.approx([averaging_s[0]] * 3, rel=0.05)
+    each, some, few = averaging_s
+    assert few == pytest.approx(some, rel=0.05)
+    assert 0.75 * some < each < 1.05 * some  # what every step waits for is spread more evenly
