@@ -17,7 +17,7 @@ _FIRST_BOX, _LARGEST_BOX = 8.0, 1e6
 class NodeDual:
     """The program over the multipliers of a branch node: equal ranks share them. Its unknowns are shares of a stage's
     weight, multipliers of the whole free memory, and of each stage the share of the weight that counts the seconds it
-    takes anyway.
+    takes anyway: all of it where no column of the stage is left.
     """
 
     def __init__(self, rules: BranchingRules, state: NodeState, reduced: ReducedProblem) -> None:
@@ -43,11 +43,9 @@ class NodeDual:
         self._shares = program.add_variables(len(columns))
         boxes = [_FIRST_BOX if used[row] else 0.0 for row, _ in pools]
         self._multipliers = [variable for box in boxes for variable in program.add_variables(1, upper=box)]
-        has_columns = np.isin(np.arange(len(state.stage_seconds)), stage)
-        self._idle = [variable for there in has_columns for variable in program.add_variables(1, upper=float(there))]
-        constant = self._constant / len(problem.stage_constants)
-        self._idle_s: list[float] = ((state.stage_seconds + constant) * self._scale).tolist()
-        for s in np.unique(stage).tolist():
+        self._idle = program.add_variables(len(state.stage_seconds))
+        self._idle_s: list[float] = (state.stage_seconds * self._scale).tolist()
+        for s in range(len(self._idle)):
             members = [self._idle[s], *(self._shares[i] for i in np.flatnonzero(stage == s))]
             program.add_row(members, np.ones(len(members)), 1.0, 1.0)
         self._stage = stage
@@ -83,16 +81,16 @@ class NodeDual:
 
     def add_cut(self, choice: NodeChoice) -> None:
         """Add the cut of a choice."""
-        problem = self._problem
         seconds, size = self._load.copy(), -self._free.copy()
         for slot, column in zip(self._column_slot, self._reduced.columns.tolist(), strict=True):
             np.add.at(seconds, slot[self._ranks], choice.seconds[:, column])
         for slot, tier in zip(self._pool_slot, self._reduced.tiers.tolist(), strict=True):
             np.add.at(size, slot[self._ranks], choice.size[:, tier])
-        seconds = (seconds / self._count[: self._columns] + self._constant / len(problem.stage_constants)) * self._scale
+        seconds = seconds / self._count[: self._columns] * self._scale
         size = size / self._unit_bytes
         variables = [self._bound, *self._shares, *self._multipliers, *self._idle]
-        self._program.add_row(variables, np.concatenate([[-1.0], seconds, size, self._idle_s]), 0.0, np.inf)
+        cut = np.concatenate([[-1.0], seconds, size, self._idle_s])
+        self._program.add_row(variables, cut, -self._constant * self._scale, np.inf)
 
     def solve(self) -> tuple[Floats, float] | None:
         """The best point under the cuts, and the value there: no bound of the branch node can be above it.
