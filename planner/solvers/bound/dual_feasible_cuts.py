@@ -74,19 +74,20 @@ def strengthen(
     """The best bound that thresholds between the known one and the plan's `step_s` prove.
 
     Where a proof is given that such functions should do `like`, of the same blocks at other costs, the first threshold
-    is `step_s` itself, with the functions of that proof.
+    is `step_s` itself, however near, with the functions of that proof, and first at its multipliers.
     """
     low, high, step = bound.seconds, step_s, FIRST_RISE * bound.seconds
     best = bound
     items: _KnownItems = {}
     known: list[_Key] = [] if like is None else [function[:4] for function in like.functions]
     first_s = None if like is None else step_s
-    while high - low > WORTHWHILE * low and not is_over():
+    while (first_s is not None or high - low > WORTHWHILE * low) and not is_over():
         z, first_s = min(low + step, (low + high) / 2) if first_s is None else first_s, None
         relaxation = _Relaxation(fluid, bound.multipliers, z, items)
         for function in known:
             relaxation.add(*function)
-        packing = relaxation.refuted(is_over)
+        packing = None if like is None or best is not bound else relaxation.refuted_like(like)
+        packing = packing or relaxation.refuted(is_over)
         known = relaxation.keys
         if packing is None:
             high = z
@@ -135,6 +136,17 @@ class _Relaxation:
             if proof is not None or master is None or is_over() or not self._separate(master):
                 return proof
         return None
+
+    def refuted_like(self, proof: PackingProof) -> PackingProof | None:
+        """What the multipliers of another proof, of whose functions this relaxation has limits, prove here of the
+        threshold, if that is all of it."""
+        tiers = self._fluid.capacity.shape[1]
+        byte = np.zeros((len(self._fluid.capacity), tiers + len(self.keys)))
+        byte[:, :tiers] = proof.multipliers.byte
+        for function in proof.functions:
+            byte[function.kind, tiers + self.keys.index(function[:4])] = function.price_s
+        multipliers = Multipliers(proof.multipliers.weight, byte)
+        return self._packed(multipliers) if self._value(multipliers)[0] >= self._threshold_s else None
 
     def _solve(self, is_over: Callable[[], bool]) -> tuple[PackingProof | None, Master | None]:
         """Cutting planes with the functions so far; the program, where that does not reach the threshold."""
