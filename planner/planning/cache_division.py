@@ -18,17 +18,13 @@ from planner.certificates.multipliers import Bound
 from planner.formulation.formulation import Formulation
 from planner.formulation.options import Options, costs_of
 from planner.planning.caches import LEAST_FRACTION, merged
+from planner.planning.like_bounds import fluid_of, multipliers_at, raised_like
 from planner.problem.arrays import Problem
-from planner.problem.integrality import integrality_floors
 from planner.problem.load_state import load_state
 from planner.problem.placement import Placement
-from planner.solvers.bound.dual_feasible_cuts import strengthen
-from planner.solvers.bound.few_block_cases import divided_like, has_weights_beside
-from planner.solvers.bound.fluid import Fluid
-from planner.solvers.bound.threshold import step_of_block
 from planner.solvers.improve.shares import MOST_NUMBERS, MemoryDivision
 from planner.solvers.incumbent import OPTIMAL_GAP, Outcome, Status
-from planner.solvers.lower_bound import TIGHTEN_BLOCKS, bound_of, relaxed_optimum
+from planner.solvers.lower_bound import bound_of, relaxed_optimum
 
 FINE_DIGITS = 5
 """Those of a share that fills the memory of a rank."""
@@ -89,34 +85,7 @@ def bound_at(problem: Problem, bound: Bound) -> Bound:
     if best.seconds < bound.seconds * (1 - LOST):
         anew = bound_of(relaxed_optimum(fluid))
         best = max(best, anew, key=lambda each: each.seconds)
-    return strengthened_like(fluid, best, bound)
-
-
-def strengthened_like(fluid: Fluid, best: Bound, bound: Bound) -> Bound:
-    """The best bound of another problem, raised by functions like those of a bound, or by cases with weights beside
-    blocks, where that has any and is more."""
-    if best.seconds < bound.seconds and has_weights_beside(bound):
-        return divided_like(fluid.problem, best, bound)
-    if bound.packing is None or best.seconds >= bound.seconds or len(fluid.problem.block_option) > TIGHTEN_BLOCKS:
-        return best
-    return strengthen(fluid, best, bound.seconds, like=bound.packing)
-
-
-def fluid_of(problem: Problem) -> Fluid:
-    """The relaxation of a problem, with what each stage takes in any case."""
-    return Fluid(problem, integrality_floors(problem))
-
-
-def multipliers_at(fluid: Fluid, bound: Bound) -> Bound:
-    """What the multipliers of a bound prove of another problem with its ranks and stages, with its threshold or
-    without."""
-    best = Bound(fluid.bound(bound.multipliers)[0], bound.multipliers, None)
-    if bound.threshold_s is not None:
-        usable = step_of_block(fluid, bound.multipliers) < bound.threshold_s
-        proven = min(fluid.bound(bound.multipliers, usable)[0], bound.threshold_s)
-        if proven > best.seconds:
-            best = Bound(proven, bound.multipliers, bound.threshold_s)
-    return best
+    return raised_like(fluid, best, bound)
 
 
 def _divided(formulation: Formulation, placement: Placement) -> tuple[Floats, Ints] | None:

@@ -8,8 +8,7 @@ from typing import NamedTuple, TypeVar
 from planner.certificates.multipliers import Bound
 from planner.formulation.formulation import Formulation
 from planner.formulation.seconds_at_lines import without_sums
-from planner.planning.cache_division import multipliers_at
-from planner.planning.like_bounds import proven_like
+from planner.planning.like_bounds import multipliers_at, proven_like
 from planner.problem.integrality import integrality_floors
 from planner.solvers.bound.cutting_planes import FluidSolution
 from planner.solvers.bound.fluid import Fluid

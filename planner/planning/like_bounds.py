@@ -4,16 +4,26 @@ import math
 from dataclasses import replace
 
 from planner.certificates.multipliers import Bound, Cases
-from planner.planning.cache_division import fluid_of, multipliers_at, strengthened_like
+from planner.problem.arrays import Problem
+from planner.problem.integrality import integrality_floors
+from planner.solvers.bound.dual_feasible_cuts import strengthen
+from planner.solvers.bound.few_block_cases import divided_like, has_weights_beside
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.bound.infeasible import shortage
+from planner.solvers.bound.threshold import step_of_block
+from planner.solvers.lower_bound import TIGHTEN_BLOCKS
 
 
 def proven_like(fluid: Fluid, bound: Bound) -> Bound:
-    """What proves a bound of a problem with the same blocks, of this one: its multipliers; and, where they prove less
+    """What proves a bound of a problem with the same tables, of this one: its multipliers; and, where they prove less
     here, functions like its own, or the two cases into which it divides the plans, each proven likewise."""
-    best = multipliers_at(fluid, bound)
-    if best.seconds >= bound.seconds or bound.cases is None:
+    return raised_like(fluid, multipliers_at(fluid, bound), bound)
+
+
+def raised_like(fluid: Fluid, best: Bound, bound: Bound) -> Bound:
+    """The best bound of a problem, or what proves a higher bound of another with the same tables, beyond its
+    multipliers, where that is more."""
+    if bound.cases is None or best.seconds >= bound.seconds or has_weights_beside(bound):
         return strengthened_like(fluid, best, bound)
     pairs = zip(bound.cases.division.parts(fluid.problem), (bound.cases.first, bound.cases.second), strict=True)
     first, second = (_case_like(fluid_of(part), case) for part, case in pairs)
@@ -28,3 +38,30 @@ def _case_like(fluid: Fluid, case: Bound) -> Bound:
     if math.isinf(case.seconds):
         return case if shortage(fluid) is not None else multipliers_at(fluid, replace(case, seconds=0.0))
     return proven_like(fluid, case)
+
+
+def strengthened_like(fluid: Fluid, best: Bound, bound: Bound) -> Bound:
+    """The best bound of another problem, raised by functions like those of a bound, or by cases with weights beside
+    blocks, where that has any and is more."""
+    if best.seconds < bound.seconds and has_weights_beside(bound):
+        return divided_like(fluid.problem, best, bound)
+    if bound.packing is None or best.seconds >= bound.seconds or len(fluid.problem.block_option) > TIGHTEN_BLOCKS:
+        return best
+    return strengthen(fluid, best, bound.seconds, like=bound.packing)
+
+
+def fluid_of(problem: Problem) -> Fluid:
+    """The relaxation of a problem, with what each stage takes in any case."""
+    return Fluid(problem, integrality_floors(problem))
+
+
+def multipliers_at(fluid: Fluid, bound: Bound) -> Bound:
+    """What the multipliers of a bound prove of another problem with its ranks and stages, with its threshold or
+    without."""
+    best = Bound(fluid.bound(bound.multipliers)[0], bound.multipliers, None)
+    if bound.threshold_s is not None:
+        usable = step_of_block(fluid, bound.multipliers) < bound.threshold_s
+        proven = min(fluid.bound(bound.multipliers, usable)[0], bound.threshold_s)
+        if proven > best.seconds:
+            best = Bound(proven, bound.multipliers, bound.threshold_s)
+    return best

@@ -19,8 +19,9 @@ from cost_models.shards import PlacedShards
 from planner.certificates.multipliers import Bound, ProtocolBound
 from planner.formulation.formulation import Formulation
 from planner.planning.assembly import rank_rows
-from planner.planning.cache_division import bound_at, multipliers_at, strengthened_like
+from planner.planning.cache_division import bound_at
 from planner.planning.known_bounds import ROUNDING, AtProtocols, Elsewhere, KnownBounds, Protocols
+from planner.planning.like_bounds import multipliers_at, raised_like, strengthened_like
 from planner.problem.load_state import load_state
 from planner.problem.placement import Placement
 from planner.solvers.bound.threshold import tighten
@@ -223,10 +224,12 @@ def bounds_elsewhere(
         best = multipliers_at(fluid, bound)
         if best.seconds < bound.seconds and known is not None:
             best = known.better(protocols, best)
+        if best.cases is None and bound.cases is not None:
+            best = raised_like(fluid, best, bound)
         if best.seconds < bound.seconds:
             anew = tighten(fluid, at.optimum(protocols, fluid), bound.seconds)
             best = max(best, anew, key=lambda each: each.seconds)
-        if best.cases is None:
+        if bound.cases is None:
             best = strengthened_like(fluid, best, bound)
         proven.append(ProtocolBound(protocols, best))
     return tuple(proven)

@@ -7,7 +7,8 @@ import pytest
 
 from benchmarks.instances import SHIPPED_CASES, torchrec_cases
 from planner.certificates.multipliers import Bound
-from planner.planning.cache_division import bound_at, multipliers_at
+from planner.planning.cache_division import bound_at
+from planner.planning.like_bounds import multipliers_at
 from planner.planning.planning import plan
 from planner.problem.load_state import load_state
 from planner.problem.placement import Placement
