@@ -7,6 +7,7 @@ the cost model is used. `--device cpu` tries the script out with sizes that say 
 
 import argparse
 import csv
+import importlib
 import json
 import platform
 import shutil
@@ -247,7 +248,8 @@ def sorts(bench: Bench) -> Iterator[Row]:
     yield from csv.DictReader(out.splitlines())
 
 
-KINDS = {
+Kind = Callable[[Bench], Iterator[Row]]
+KINDS: dict[str, Kind] = {
     "roots": roots,
     "copies": copies,
     "streams": streams,
@@ -270,6 +272,27 @@ KINDS = {
 }
 
 
+BY_TORCHREC = {
+    "tbe": "tbe",
+    "blocks": "tbe",
+    "long_bags": "tbe",
+    "drawn": "tbe",
+    "torchrec_steps": "torchrec_steps",
+    "module_blocks": "torchrec_steps",
+    "stacks": "stacks",
+}
+"""Kinds that are measured only where they are named, and the modules that measure them: with fbgemm_gpu and torchrec,
+but for the last."""
+
+
+def kind_of(name: str) -> Kind:
+    """What measures a kind."""
+    if name in KINDS:
+        return KINDS[name]
+    found: Kind = getattr(importlib.import_module(f"benchmarks.one_gpu.{BY_TORCHREC[name]}"), name)
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("directory", type=Path)
@@ -285,11 +308,11 @@ def main() -> None:
     (into / "machine.json").write_text(json.dumps(machine, indent=1) + "\n")
     for name in stated.only.split(","):
         began = time.perf_counter()
-        rows = list(KINDS[name](bench))
+        rows = list(kind_of(name)(bench))
         if rows:
-            columns = list(dict.fromkeys(key for row in rows for key in row))
+            columns = list(dict.fromkeys(key for row in rows for key in row if not key.startswith("_")))
             with (into / f"{name}.csv").open("w", newline="") as file:
-                writer = csv.DictWriter(file, columns, lineterminator="\n")
+                writer = csv.DictWriter(file, columns, lineterminator="\n", extrasaction="ignore")
                 writer.writeheader()
                 for row in rows:
                     writer.writerow(

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from benchmarks.one_gpu import beside, laws
+from benchmarks.one_gpu import beside, laws, torchrec_models
 from benchmarks.one_gpu.__main__ import DEVICE, LARGE_S, ON_UNITS, fitted_products, left_out, passes, products, roots
 from cost_models.coefficients import device_coefficients, software_coefficients
 
@@ -153,3 +153,25 @@ def test_gradients_of_picked_pairs_take_their_bytes() -> None:
     bytes_of = rows.backward_s / rows.pairs * laws.one_h100().nodes[0].accelerators.hbm.bandwidth
     assert bytes_of[rows.way == "lists"].between(per_pair.value / 1.17, per_pair.value * 1.17).all()
     assert (bytes_of[rows.way == "places"] < per_pair.value / 10).all()
+
+
+def test_two_machines_took_as_long_for_the_same_kernels() -> None:
+    """Medians of both runs, forward and backward, of every case: what else moves by less is noise."""
+    rows = pd.read_csv(laws.FOLDER / "tbe.csv")
+    case = ["what", "tables", "rows", "dim", "pooling", "batch", "dtype", "optimizer", "alpha", "blocks"]
+    first, second = (rows[rows.run == run].set_index(case) for run in (1, 2))
+    second = second.drop(index=second.index.difference(first.index))
+    assert len(first) == len(second) == 85
+    for way in ("forward", "backward"):
+        apart = np.abs(first[f"{way}_s"].sort_index() / second[f"{way}_s"].sort_index() - 1)
+        assert apart.median() < 0.005
+        assert apart.max() < 0.04
+
+
+def test_a_case_of_kernels_is_predicted_in_its_blocks() -> None:
+    """Ids are sorted once for each block of a table; as whole tables of as many columns are."""
+    case = {"rows": 10_000, "pooling": 5, "batch": 512, "dtype": "fp32", "optimizer": "sgd", "alpha": 0.0}
+    whole = torchrec_models.kernels({**case, "tables": 4, "dim": 32, "blocks": 1})
+    cut = torchrec_models.kernels({**case, "tables": 2, "dim": 64, "blocks": 2})
+    assert cut["sort_s"] == pytest.approx(whole["sort_s"])
+    assert cut["backward_s"] == pytest.approx(whole["backward_s"])
