@@ -1,12 +1,15 @@
 """What an H100 took, beside what the shipped coefficients say."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import pandas as pd
 import pytest
 
-from benchmarks.one_gpu import beside, laws, torchrec_models
+from benchmarks.one_gpu import beside, laws, torchrec_models, torchrec_report
 from benchmarks.one_gpu.__main__ import DEVICE, LARGE_S, ON_UNITS, fitted_products, left_out, passes, products, roots
-from cost_models.coefficients import device_coefficients, software_coefficients
+from cost_models.calibration.kernels import calibrate
+from cost_models.coefficients import USER_DIRECTORY, device_coefficients, forget, software_coefficients
 
 
 @pytest.mark.parametrize("dtype", ON_UNITS)
@@ -175,3 +178,34 @@ def test_a_case_of_kernels_is_predicted_in_its_blocks() -> None:
     cut = torchrec_models.kernels({**case, "tables": 2, "dim": 64, "blocks": 2})
     assert cut["sort_s"] == pytest.approx(whole["sort_s"])
     assert cut["backward_s"] == pytest.approx(whole["backward_s"])
+
+
+@pytest.fixture
+def calibrated(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The coefficients calibrated with FBGEMM's kernels, inside the test."""
+    monkeypatch.setenv(USER_DIRECTORY, str(laws.FOLDER / "torchrec"))
+    forget()
+    yield
+    monkeypatch.undo()
+    forget()
+
+
+@pytest.mark.slow(seconds=15)
+@pytest.mark.usefixtures("calibrated")
+def test_calibrated_kernels_are_the_fit_of_the_rows() -> None:
+    """Every term that `planner calibrate` determines from the table that the report writes."""
+    device = device_coefficients(DEVICE)
+    found = calibrate(torchrec_report.calibration_table(), "rows", device.sector_bytes.value)
+    assert len(found.terms) == 10
+    for term in found.terms:
+        assert getattr(device, term.name).value == pytest.approx(term.value, rel=0.01), term.name
+
+
+@pytest.mark.usefixtures("calibrated")
+def test_calibrated_kernels_meet_what_no_fit_has_seen() -> None:
+    """Both passes of every other case that was drawn, and how much longer blocks take than whole tables."""
+    rows = torchrec_report.kernels()
+    drawn = rows[(rows.what == "drawn") & (rows.number % 2 == 1)]
+    assert np.median(laws.off(drawn.predicted_both_s.to_numpy(), drawn.both_s.to_numpy())) < 0.12
+    cuts = torchrec_report.cuts(rows)
+    assert np.median(laws.off(cuts.predicted_times.to_numpy(), cuts.times.to_numpy())) < 0.1
