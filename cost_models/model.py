@@ -42,6 +42,8 @@ from topologies.cluster import Topology
 
 BATCH_COPY = "batch_copy"
 """The stage of a batch that takes longer to come to the devices than everything else in a step."""
+SHARDS_AT_ONCE = 1 << 22
+"""Whose costs are summed together: of thousands of replicas on thousands of ranks each array would take gigabytes."""
 
 
 class CostModel(ABC):
@@ -279,25 +281,34 @@ class CostModel(ABC):
 
     def _placed(self, placed: PlacedShards, costs_of: Callable[[Blocks, int], BlockCosts]) -> tuple[Floats, Floats]:
         """[W, C] loads that each rank brings to its resources, and the bytes on it of what is placed."""
-        world, kind_of_shard = len(self.kind_of_rank), self.kind_of_rank[placed.rank]
-        load, stored = self.base_loads[self.kind_of_rank].copy(), np.zeros((world, 0))
-        share = placed.rows / self.tables.rows[placed.blocks.table]
+        world = len(self.kind_of_rank)
         distinct, which = placed.blocks.distinct
         opened = np.bincount(which[placed.opens_block], minlength=len(distinct)).astype(float)
-        for k in range(self.kind_count):
-            costs = costs_of(distinct, k)
-            if not stored.shape[1]:
-                stored = np.zeros((world, costs.bytes_fixed.shape[1]))
-            load[self.kind_of_rank == k] += opened @ costs.everywhere
-            here = np.flatnonzero(kind_of_shard == k)
-            block, rank, held = which[here], placed.rank[here], share[here]
-            for c in np.flatnonzero(costs.fixed.any(axis=0) | costs.by_rows.any(axis=0)).tolist():
-                seconds = costs.fixed[block, c] + costs.by_rows[block, c] * held
-                load[:, c] += np.bincount(rank, weights=seconds, minlength=world)
-            for m in range(stored.shape[1]):
-                size = costs.bytes_fixed[block, m] + costs.bytes_by_rows[block, m] * held
-                stored[:, m] += np.bincount(rank, weights=size, minlength=world)
+        costs = [costs_of(distinct, k) for k in range(self.kind_count)]
+        load, stored = self.base_loads[self.kind_of_rank].copy(), np.zeros((world, costs[0].bytes_fixed.shape[1]))
+        for k, of_kind in enumerate(costs):
+            load[self.kind_of_rank == k] += opened @ of_kind.everywhere
+        for begin in range(0, len(which), SHARDS_AT_ONCE):
+            some = slice(begin, begin + SHARDS_AT_ONCE)
+            share = placed.rows[some] / self.tables.rows[placed.blocks.table[some]]
+            self._add_shards(load, stored, costs, (which[some], placed.rank[some], share))
         return load, stored
+
+    def _add_shards(
+        self, load: Floats, stored: Floats, costs: list[BlockCosts], shards: tuple[Ints, Ints, Floats]
+    ) -> None:
+        """Add to the loads [W, C] and bytes [W, M] what shards bring, by the block, the rank and the share of the rows
+        of each [n]."""
+        kind_of_shard = self.kind_of_rank[shards[1]]
+        for k, of_kind in enumerate(costs):
+            here = np.flatnonzero(kind_of_shard == k)
+            block, rank, held = (each[here] for each in shards)
+            for c in np.flatnonzero(of_kind.fixed.any(axis=0) | of_kind.by_rows.any(axis=0)).tolist():
+                seconds = of_kind.fixed[block, c] + of_kind.by_rows[block, c] * held
+                load[:, c] += np.bincount(rank, weights=seconds, minlength=len(load))
+            for m in range(stored.shape[1]):
+                size = of_kind.bytes_fixed[block, m] + of_kind.bytes_by_rows[block, m] * held
+                stored[:, m] += np.bincount(rank, weights=size, minlength=len(load))
 
     def mixing_seconds(self, shardings: Ints) -> float:  # noqa: ARG002
         """What a step takes longer than its stages say where these kinds of sharding are in use; 0 where unknown."""

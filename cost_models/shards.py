@@ -172,6 +172,15 @@ def sites_with_parts(sharding: Sharding, rank: Ints, node_of_rank: Ints) -> list
     return list(dict.fromkeys(site_of_rank[rank].tolist()))
 
 
+def run_starts(*arrays: NDArray[np.generic]) -> Ints:
+    """The first of each run of neighbours that are equal in all of these arrays [n]."""
+    begins = np.ones(len(arrays[0]), dtype=bool)
+    begins[1:] = False
+    for each in arrays:
+        begins[1:] |= each[1:] != each[:-1]
+    return np.flatnonzero(begins)
+
+
 @dataclass(frozen=True)
 class Blocks:
     """Column blocks of tables, before they have ranks. All arrays are [n].
@@ -205,6 +214,25 @@ class Blocks:
     @cached_property
     def distinct(self) -> tuple["Blocks", Ints]:
         """The blocks without repetitions, and [n] which of them each one is."""
+        starts = run_starts(*(each for each in self._arrays() if each is not None))
+        heads = self.take(starts)
+        _, first, which = np.unique(heads._keys(), return_index=True, return_inverse=True)
+        return heads.take(first), np.repeat(which, np.diff(starts, append=len(self)))
+
+    def _arrays(self) -> tuple[NDArray[np.generic] | None, ...]:
+        return (
+            self.table,
+            self.sharding,
+            self.tier,
+            self.columns,
+            self.cache_fraction,
+            self.dtype,
+            self.state,
+            self.holders,
+        )
+
+    def _keys(self) -> Ints:
+        """[n] a number of each block, the same of those that are alike."""
         fractions, fraction = np.unique(self.cache_fraction, return_inverse=True)
         digits = [
             (self.table, int(self.table.max(initial=0)) + 1),
@@ -222,8 +250,7 @@ class Blocks:
         key = np.zeros(len(self), dtype=np.int64)
         for digit, base in digits:
             key = key * base + digit
-        _, first, which = np.unique(key, return_index=True, return_inverse=True)
-        return self.take(first), which
+        return key
 
     def take(self, index: Ints | slice) -> "Blocks":
         """The blocks at these positions."""

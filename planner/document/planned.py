@@ -16,6 +16,7 @@ from cost_models.shards import (
     Floats,
     Ints,
     PlacedShards,
+    run_starts,
 )
 from cost_models.stages import VectorExchange
 from cost_models.workload.formats import DTYPES
@@ -108,9 +109,10 @@ def placed_tables(tables: Sequence[TablePlan]) -> PlacedShards:
     def spread(values: Iterable[float]) -> np.ndarray:
         return np.repeat(np.array(list(values)), sizes)
 
-    place = number * (int(column_start.max(initial=0)) + 1) + column_start
-    opens = np.zeros(len(place), dtype=bool)
-    opens[np.unique(place, return_index=True)[1]] = True
+    starts = run_starts(number, column_start)
+    place = number[starts] * (int(column_start.max(initial=0)) + 1) + column_start[starts]
+    opens = np.zeros(len(number), dtype=bool)
+    opens[starts[np.unique(place, return_index=True)[1]]] = True
     blocks = Blocks(
         table=number,
         sharding=spread(SHARDINGS.index(table.sharding) for table in tables),

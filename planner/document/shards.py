@@ -69,11 +69,11 @@ class Shards:
     @classmethod
     def from_matrix(cls, matrix: Ints, memories: Sequence[MemoryTier] | None = None) -> "Shards":
         """The inverse of `as_matrix`; of a matrix with the bytes in some `memories` only, else the first ones."""
-        rank, row_start, rows, column_start, columns = matrix[:, :5].T
+        own = [matrix[:, key].copy() for key in range(5)]
         size = np.zeros((len(matrix), len(MEMORY_TIERS)), dtype=np.int64)
         tiers = MEMORY_TIERS[: matrix.shape[1] - 5] if memories is None else memories
         size[:, [MEMORY_TIERS.index(tier) for tier in tiers]] = matrix[:, 5:]
-        return cls(rank, row_start, rows, column_start, columns, size)
+        return cls(*map(_kept_once, [*own, size]))
 
     def _runs(self) -> tuple[Ints, Ints]:
         """[r] the first of each run of shards that are alike but for ranks that follow one another; how many they
@@ -172,6 +172,13 @@ class Shards:
             "type": "array",
             "items": {"type": "object", "properties": properties, "required": list(_SHARD_KEYS)},
         }
+
+
+def _kept_once(values: Ints) -> Ints:
+    """Values [n] or [n, M], of which those that all n shards share, as replicas do, take memory once."""
+    if len(values) < 2 or (values != values[0]).any():
+        return values
+    return np.broadcast_to(values[:1].copy(), values.shape)
 
 
 def _is_split(shard: object) -> bool:

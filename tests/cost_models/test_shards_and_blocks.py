@@ -74,6 +74,34 @@ def test_shard_by_shard_is_block_by_block(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+def test_distinct_blocks_are_each_once(seed: int) -> None:
+    """In any order of the shards, with neighbours that are alike and others: each shard has the block that it had."""
+    blocks = placed(seed)[2].blocks
+    blocks = blocks.take(np.random.default_rng(seed).permutation(np.repeat(np.arange(len(blocks)), 2)))
+    distinct, which = blocks.distinct
+    told = [tuple(each) for each in zip(*_fields(blocks), strict=True)]
+    once = [tuple(each) for each in zip(*_fields(distinct), strict=True)]
+    assert len(set(once)) == len(once) == len(set(told))
+    assert [once[number] for number in which.tolist()] == told
+
+
+def _fields(blocks: Blocks) -> list[list[float]]:
+    of_each = (blocks.table, blocks.sharding, blocks.tier, blocks.columns, blocks.cache_fraction)
+    return [values.tolist() for values in of_each]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_shards_are_summed_a_few_at_a_time(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To the same loads and bytes, however many they are."""
+    instance, _, shards = placed(seed)
+    together = instance.model.evaluate(shards)
+    monkeypatch.setattr("cost_models.model.SHARDS_AT_ONCE", max(len(shards.rank) // 3, 1))
+    parts = instance.model.evaluate(shards)
+    assert parts.rank_stage_seconds == pytest.approx(together.rank_stage_seconds, rel=1e-12)
+    assert parts.rank_bytes == pytest.approx(together.rank_bytes, rel=1e-12)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_the_critical_rank_binds_its_stage(seed: int) -> None:
     """No rank is busy for longer; a stage without load has none, and the step sums the stages."""
     instance, _, shards = placed(seed)

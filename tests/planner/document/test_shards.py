@@ -27,6 +27,20 @@ def test_usual_memories_must_be_stated() -> None:
         TierBytes.model_validate({"hbm": 1, "ddr": 2, "ssd": 3, "tape": 4})
 
 
+def test_what_replicas_share_takes_memory_once() -> None:
+    """Of ten thousand replicas nothing but the ranks, and they are read and written as any others."""
+    matrix = np.tile(np.array([0, 0, 9, 0, 8, 72, 0, 0]), (10_000, 1))
+    matrix[:, 0] = np.arange(10_000)
+    shards = Shards.from_matrix(matrix)
+    arrays = (shards.rank, shards.row_start, shards.rows, shards.column_start, shards.columns, shards.bytes)
+    kept = [each if each.base is None else each.base for each in arrays]
+    assert sum(each.nbytes for each in kept) < 1.1 * matrix[:, 0].nbytes
+    assert (shards.as_matrix()[:, :8] == matrix).all()
+    (written,) = json.loads(f"[{shards.to_json()}]")
+    assert written["replicas"] == len(matrix)
+    assert READ.validate_python([written]) == shards
+
+
 SHARD = {"rank": 1, "row_start": 0, "rows": 9, "column_start": 4, "columns": 8, "bytes": {"hbm": 1, "ddr": 2, "ssd": 3}}
 READ = TypeAdapter(Shards)
 
