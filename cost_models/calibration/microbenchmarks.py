@@ -6,9 +6,9 @@ runs after one that is not counted, some in each of several passes through all c
 hits all of them: by CUDA events on a GPU, by the clock on a CPU, and where PyTorch has one thread
 there, by the time that the processor worked for it, whatever else the machine does. Ids change from run to run.
 
-On a CPU with fbgemm_gpu, lookups and updates (SGD) are those of its table-batched embeddings, which TorchRec runs.
-Before each of their runs on a CPU other data pass through its caches: a rank holds many tables, and when a table's turn
-comes the others have pushed its rows out.
+With fbgemm_gpu, lookups and updates (SGD) are those of its table-batched embeddings, which TorchRec runs. Before each
+of their runs, and before others on a CPU, other data pass through the caches: a rank holds many tables, and when a
+table's turn comes the others have pushed its rows out.
 """
 
 import itertools
@@ -24,6 +24,7 @@ import numpy as np
 import pandas as pd
 
 from cost_models.calibration.kernels import COLUMNS
+from cost_models.calibration.table_batched import batched, fbgemm, version
 from topologies.errors import MissingPackageError
 
 Device = Literal["cpu", "cuda"]
@@ -35,6 +36,9 @@ CUT_LOOKUPS, CUT_POOLING, CUT_RANKS = (1000, 20_000, 100_000, 400_000), 10, 4
 PASSES, RUNS = 3, 3
 """Through all cases, and of a case in each pass."""
 LEAST_EVICTED_BYTES = 2**26
+AHEAD_BYTES = 2**33
+"""Of other data, read and written before a run on a GPU while the host launches all kernels of the run (5 ms on an
+H100), so that no time between launches counts."""
 CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 """Where Linux has a folder for each cache that serves the first core, with its `size`."""
 ID_SETS = 3
@@ -147,8 +151,7 @@ def software(device: Device) -> str:
     """What was measured with, for the source of the coefficients."""
     torch = _torch(device)
     threads = f", {torch.get_num_threads()} threads" if device == "cpu" else f", CUDA {torch.version.cuda}"
-    kernels = f", fbgemm_gpu {_fbgemm().__version__}" if device == "cpu" and _fbgemm() is not None else ""
-    return f"PyTorch {torch.__version__}{kernels}{threads} on {platform.platform()}"
+    return f"PyTorch {torch.__version__}{version()}{threads} on {platform.platform()}"
 
 
 def _without_run(kernel: Callable[[], object]) -> Callable[[int], object]:
@@ -172,23 +175,14 @@ def _torch(device: Device) -> Any:
     return torch
 
 
-def _fbgemm() -> Any:
-    """The package of TorchRec's kernels, or None."""
-    try:
-        import fbgemm_gpu
-    except ModuleNotFoundError as error:
-        if error.name != "fbgemm_gpu":
-            raise
-        return None
-    return fbgemm_gpu
-
-
 class _Bench:
     """Kernels on one device."""
 
     def __init__(self, device: Device) -> None:
         self.torch = _torch(device)
         self.device = device
+        self.evicts = device == "cpu" or fbgemm() is not None
+        """Whether other data pass through the caches before a lookup or an update."""
         self.generator = np.random.default_rng(SEED)
 
     def lookups(self, plan: BenchmarkPlan) -> Iterator[dict[str, object]]:
@@ -198,18 +192,18 @@ class _Bench:
             if dim * rows * ELEMENT_BYTES > plan.largest_table_bytes:
                 continue
             table = torch.rand((rows, dim), device=self.device)
-            evicted = {"evicted": self.evicted_bytes} if self.device == "cpu" else {}
-            batched = self._batched(rows, dim)
+            evicted = {"evicted": self.evicted_bytes} if self.evicts else {}
+            kernels = batched(self.device, rows, dim)
             for lookups, alpha, pooling in itertools.product(plan.lookups, plan.alphas, plan.poolings):
                 if lookups == min(plan.lookups) and (rows, pooling, alpha) != smallest:
                     continue  # the fewest tell the launch, which is the same for all tables
                 ids = [self._ids(rows, lookups, alpha) for _ in range(ID_SETS)]
                 case = {"lookups": lookups, "dim": dim, "rows": rows, "pooling": pooling, "alpha": alpha}
                 case |= evicted
-                if batched is None:
+                if kernels is None:
                     times = self._lookup(table, ids, pooling), self._update(table, ids, pooling)
                 else:
-                    times = self._both(batched, ids, pooling)
+                    times = self._both(kernels, ids, pooling)
                 for operation, seconds in zip(("lookup", "update"), times, strict=True):
                     yield {"operation": operation, "dtype": "fp32", **case, "seconds": seconds}
 
@@ -223,27 +217,14 @@ class _Bench:
             place = self.generator.integers(0, rows, lookups)
         return self.torch.as_tensor(place, device=self.device)
 
-    def _batched(self, rows: int, dim: int) -> Any:
-        """One table as TorchRec's kernel holds it, or None where that is not to be had."""
-        if self.device != "cpu" or _fbgemm() is None:
-            return None
-        from fbgemm_gpu import split_table_batched_embeddings_ops_common as common
-        from fbgemm_gpu import split_table_batched_embeddings_ops_training as training
-
-        return training.SplitTableBatchedEmbeddingBagsCodegen(
-            [(rows, dim, common.EmbeddingLocation.HOST, training.ComputeDevice.CPU)],
-            optimizer=training.OptimType.EXACT_SGD,
-            device=self.torch.device("cpu"),
-        )
-
-    def _both(self, batched: Any, ids: list[Any], pooling: int) -> tuple[float, float]:
+    def _both(self, kernels: Any, ids: list[Any], pooling: int) -> tuple[float, float]:
         """Seconds of a pooled lookup, and of the backward pass that adds its gradients to the rows."""
         torch = self.torch
-        offsets = torch.arange(0, len(ids[0]) + pooling, pooling).clamp(max=len(ids[0]))
-        gradient = torch.rand_like(batched(ids[0], offsets))
+        offsets = torch.arange(0, len(ids[0]) + pooling, pooling, device=self.device).clamp(max=len(ids[0]))
+        gradient = torch.rand_like(kernels(ids[0], offsets))
 
         def forward(run: int) -> Any:
-            return batched(ids[run % ID_SETS], offsets)
+            return kernels(ids[run % ID_SETS], offsets)
 
         return self.evicted_seconds(forward), self.evicted_seconds(lambda out: out.backward(gradient), forward)
 
@@ -319,7 +300,7 @@ class _Bench:
 
     def id_cuts(self, plan: BenchmarkPlan) -> Iterator[dict[str, object]]:
         """Ids sorted by the rank that holds their row, for tables cut by rows; where TorchRec's kernel is to be had."""
-        if self.device != "cpu" or _fbgemm() is None:
+        if self.device != "cpu" or fbgemm() is None:
             return
         torch, rows = self.torch, plan.rows[0]
         for lookups in CUT_LOOKUPS:
@@ -355,32 +336,37 @@ class _Bench:
         return min(self._timed(kernel, run, repetitions) for run in range(RUNS)) / repetitions
 
     def evicted_seconds(self, kernel: Callable[[Any], object], before: Callable[[int], Any] = _same) -> float:
-        """The fastest of RUNS of a kernel, after one that is not counted; on a CPU it finds other data in the caches.
+        """The fastest of RUNS of a kernel, after one that is not counted; it may find other data in the caches.
 
         It is given what `before` gives for the number of the run; that is not timed.
         """
-        if self.device != "cpu" and before is _same:
+        if not self.evicts and before is _same:
             return self.seconds(kernel)
         seconds = []
         for run in range(RUNS + 1):
             given = before(run)
-            if self.device == "cpu":
-                self._other_data.mul_(1.0001)
-            seconds.append(self._timed(_without_run(partial(kernel, given)), run, 1))
+            passes = 0 if not self.evicts else 1 if self.device == "cpu" else -(-AHEAD_BYTES // self.evicted_bytes)
+            seconds.append(self._timed(_without_run(partial(kernel, given)), run, 1, passes))
         return min(seconds[1:])
 
     @cached_property
     def _other_data(self) -> Any:
-        return self.torch.ones(self.evicted_bytes // ELEMENT_BYTES)
+        return self.torch.ones(self.evicted_bytes // ELEMENT_BYTES, device=self.device)
 
     @cached_property
     def evicted_bytes(self) -> int:
-        """Twice the largest cache of the processor, as far as the system tells."""
+        """Twice the largest cache of the processor or the device, as far as the system tells."""
+        if self.device == "cuda":
+            return max(LEAST_EVICTED_BYTES, 2 * int(self.torch.cuda.get_device_properties().L2_cache_size))
         sizes = [path.read_text().strip() for path in CACHES.glob("index*/size")]
         return max([LEAST_EVICTED_BYTES, *(2 * 1024 * int(size[:-1]) for size in sizes if size.endswith("K"))])
 
-    def _timed(self, kernel: Callable[[int], object], first: int, repetitions: int) -> float:
+    def _timed(self, kernel: Callable[[int], object], first: int, repetitions: int, evictions: int = 0) -> float:
         torch = self.torch
+        if self.device == "cuda":
+            torch.cuda.synchronize()
+        for _ in range(evictions):
+            self._other_data.mul_(1.0001)
         if self.device == "cpu":
             clock = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
             began = clock()
@@ -388,7 +374,6 @@ class _Bench:
                 kernel(run)
             return clock() - began
         start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        torch.cuda.synchronize()
         start.record()
         for run in range(first, first + repetitions):
             kernel(run)

@@ -67,8 +67,8 @@ def test_a_machine_without_a_gpu_says_so() -> None:
 def test_a_kernel_is_given_what_was_made_for_its_run(device: bench.Device, monkeypatch: pytest.MonkeyPatch) -> None:
     """The gradients of joined vectors need the vectors of the same run, on a GPU as well; nothing else is timed."""
     one = bench._Bench("cpu")
-    one.device = device
+    one.device, one.evicts = device, device == "cpu"
     timed: list[int] = []
-    monkeypatch.setattr(bench._Bench, "_timed", lambda _self, kernel, run, _times: kernel(run) or float(run))
+    monkeypatch.setattr(bench._Bench, "_timed", lambda _self, kernel, run, *_times: kernel(run) or float(run))
     assert one.evicted_seconds(timed.append, lambda run: 10 * run) == 1.0
     assert timed == [0, 10, 20, 30]
