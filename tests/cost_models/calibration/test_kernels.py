@@ -235,3 +235,13 @@ def test_every_fault_of_a_table_is_named(tmp_path: Path) -> None:
         kernel_tables.read_csv(path, {"gpu": "x"})
     with pytest.raises(InputError, match="where T=2"):
         kernel_tables.read_csv(path, {"T": "2"})
+
+
+def test_products_on_matrix_units_are_read_as_they_are_measured(tmp_path: Path) -> None:
+    """In tf32, in which nothing is stored: of products alone, never of rows."""
+    path = tmp_path / "measured.csv"
+    path.write_text("operation,dtype,m,n,k,seconds\nmatmul,tf32,64,64,64,1e-5\n")
+    assert list(kernel_tables.read_csv(path).dtype) == ["tf32"]
+    path.write_text("operation,dtype,lookups,dim,seconds\nlookup,tf32,64,64,1e-5\n")
+    with pytest.raises(InputError, match="is 'tf32'"):
+        kernel_tables.read_csv(path)
