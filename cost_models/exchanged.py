@@ -93,6 +93,7 @@ class Exchanged:
 
     def case_of(self, blocks: Blocks) -> Case:
         """That of a placement of these blocks."""
+        blocks, _ = blocks.distinct
         if self.may_be_nothing and not _exchanges(blocks).any():
             return "nothing"
         return "around" if self.rings and _go_around(blocks).any() else "apart"

@@ -52,6 +52,7 @@ def verify(
       planner verify plan.json
       planner verify plan.json -t zionex-16 -w dlrm-dcnv2 --policy policy.yaml
     """
+    from planner.cli.allocator import tune_memory
     from planner.document.plan import read_plan
     from planner.document.planned import planned_inputs
     from planner.formulation.policy import Policy
@@ -66,6 +67,7 @@ def verify(
         flags.expect_unused("without --topology", nodes=changes.nodes, set_=of["topology"])
     if workload is None:
         flags.expect_unused("without --workload", global_batch=changes.global_batch, set_=of["workload"])
+    tune_memory()
     streams.doing(f"reading {plan.name}")
     document = read_plan(plan)
     cluster, model = inputs.load_given(topology, workload, changes)

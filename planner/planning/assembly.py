@@ -238,7 +238,7 @@ def rank_rows(problem: Problem, block: int, place: int) -> tuple[Ints, Ints, Int
     rows = int(problem.block_rows[block])
     ranks = problem.sites_of(block).members(place)
     if problem.block_replicated[block]:
-        return ranks, np.zeros_like(ranks), np.full_like(ranks, rows)
+        return ranks, np.broadcast_to(0, ranks.shape), np.broadcast_to(rows, ranks.shape)
     copies = int(problem.block_copies[block])
     held = block_rows(np.array(rows), len(ranks) // copies, np.arange(len(ranks) // copies))
     of_part = part_at(np.arange(len(ranks)), np.array(len(ranks)), np.array(copies), apart=problem.copies_apart)

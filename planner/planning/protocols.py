@@ -272,19 +272,16 @@ def _raised(known: KnownBounds, protocols: Protocols, bound: Bound, outcome: Out
 
 def shards_of(formulation: Formulation, placement: Placement) -> PlacedShards:
     """The shards of a placement, block by block."""
-    problem, blocks = formulation.problem, formulation.options.blocks
-    index, ranks, rows, opens, begun = [], [], [], [], set[int]()
+    problem, begun = formulation.problem, set[int]()
+    none = np.zeros(0, dtype=np.int64)
+    ranks, rows, opens = [none], [none], [none.astype(bool)]
     for block, place in zip(placement.item_block.tolist(), placement.item_place.tolist(), strict=True):
         members, _, held = rank_rows(problem, block, place)
-        index.append(np.full(len(members), block))
         ranks.append(members)
         rows.append(held)
         is_part = problem.option_apart[problem.block_option[block]]
         opens.append((np.arange(len(members)) == 0) & (not is_part or problem.block_option[block] not in begun))
         begun.add(int(problem.block_option[block]))
-    if not index:
-        none = np.zeros(0, dtype=np.int64)
-        return PlacedShards(blocks.take(none), none, none, none.astype(bool))
-    return PlacedShards(
-        blocks.take(np.concatenate(index)), np.concatenate(ranks), np.concatenate(rows), np.concatenate(opens)
-    )
+    of_item = np.repeat(placement.item_block, [len(each) for each in ranks[1:]])
+    blocks = formulation.options.blocks.take(of_item)
+    return PlacedShards(blocks, np.concatenate(ranks), np.concatenate(rows), np.concatenate(opens))
