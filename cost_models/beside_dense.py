@@ -1,7 +1,9 @@
 """What runs beside the dense part of a step, and for how long others hide it: ids of the next batch, sums of gradients.
 
-Windows depend on loads of tables that are not placed yet: they are those of tables that are spread evenly, in HBM, so
-that what a placement takes stays a sum over its tables. Seconds of tables may be those of many models, [n] each.
+What shows of ids under the sparse-dist pipeline, and of sums of a replicated dense part without prefetching, is beside
+the update of the placement itself (`StepSetting.update_hides_ids`, `update_hides_sums`). Other windows depend on loads
+of tables that are not placed yet: they are those of tables that are spread evenly, in HBM, so that what a placement
+takes stays a sum over its tables. Seconds of tables may be those of many models, [n] each.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -156,6 +158,7 @@ class BesideDense:
         """How long the update of the embeddings and the fixed overhead hide the next batch's ids beside the dense part,
         less its forward pass: ids travel from one forward pass to the lookup that needs them. They also do while ranks
         wait for the first byte of an all-reduce after the update; the same wait for gradients is as long as their own.
+        Without the update where they show in its stage.
 
         Under the prefetch pipeline, a step earlier, the lookups, the wait for the first byte of vectors and the forward
         pass hide them too, and cache misses beside them. It is the least of all kinds of rank; what caches take more is
@@ -165,7 +168,8 @@ class BesideDense:
         hidden = []
         for k, (dense, module_s) in enumerate(zip(self.dense, self.modules_s, strict=True)):
             before_s = self._lookup_s(k) if is_earlier else -dense.rest_forward_s
-            hidden.append(self._update_s(k) + module_s + before_s)
+            update_s = 0.0 if self._schedule.update_hides_ids else self._update_s(k)
+            hidden.append(update_s + module_s + before_s)
         waits_s = self.parts[0].latency_s("all_reduce")
         waits_s += self.parts[0].latency_s("output_dist") if is_earlier else 0.0
         return least(hidden) + waits_s + self.overhead_s
@@ -182,6 +186,21 @@ class BesideDense:
             sums = dense.sums or self._sums_of_buckets(dense, taken_s)
             begin.append(dense.rest_s + self._shown_s(k, dense.rest_s, sums) - taken_s)
         return begin
+
+    def left_s(self, sums_s: Iterable[Seconds], dense_s: Seconds) -> list[Seconds]:
+        """[K] seconds from the begin of the update until gradients are summed, after a dense part that takes
+        `dense_s`; below zero where they are before. What sums wait for beside the exchange of gradients, instead of
+        keeping links busy, is not hidden by that: a placement may exchange less."""
+        wait_s = self.parts[0].latency_s("gradient_dist")
+        return [
+            self._sums_of_buckets(dense, taken_s).end_s - dense_s - wait_s - module_s
+            for dense, taken_s, module_s in zip(self.dense, sums_s, self.modules_s, strict=True)
+        ]
+
+    @property
+    def _schedule(self) -> Schedule:
+        """The same of all parts."""
+        return self.parts[0].schedule
 
     def _sums_of_buckets(self, dense: DensePass | DensePasses, sums_s: Seconds) -> SumsEnd:
         """When gradients of a replicated dense part are summed. Each sum waits for its first byte, while links are
@@ -205,8 +224,11 @@ class BesideDense:
 
     def _shown_s(self, kind: int, rest_s: Seconds, sums: SumsEnd) -> Seconds:
         """For how long sums of gradients keep a step waiting after `rest_s`: the exchange of gradients comes later by
-        what keeps the links of both busy; the rest goes on beside it, modules and the update with its launch."""
+        what keeps the links of both busy; the rest goes on beside it, modules and the update with its launch, in whose
+        stage it may show (`left_s`)."""
         shared_s = np.minimum(sums.busy_after_s, self._gradients_s(kind))
+        if self._schedule.update_hides_sums:
+            return shared_s
         return np.maximum(shared_s, sums.end_s - rest_s + shared_s - self.after_s(kind))
 
     def after_s(self, kind: int) -> Seconds:

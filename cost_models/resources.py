@@ -40,6 +40,7 @@ RESOURCE_KINDS: dict[str, ResourceKind] = {
         ResourceKind("rails", "scale-out cards of its tower", "tower", "network"),
         ResourceKind("uplink", "uplink of", "switch", "network"),
         ResourceKind("ring", "sums around all ranks", "rank", "network"),
+        ResourceKind("sums", "sums of dense gradients", "rank", "network"),
         ResourceKind("host_link", "its own PCIe link", "rank", "host", is_below_hbm=True),
         ResourceKind("pcie", "PCIe switch", "pcie_switch", "host", is_below_hbm=True),
         ResourceKind("stash", "PCIe switch, stashed tables both ways", "pcie_switch", "host"),
@@ -101,8 +102,8 @@ class Resource:
         return RESOURCE_KINDS[self.kind]
 
 
-DEVICE, HOST_LINK, PCIE, FETCHES, FRONT_END, RING = (
-    Resource(kind) for kind in ("device", "host_link", "pcie", "fetches", "front_end", "ring")
+DEVICE, HOST_LINK, PCIE, FETCHES, FRONT_END, RING, SUMS = (
+    Resource(kind) for kind in ("device", "host_link", "pcie", "fetches", "front_end", "ring", "sums")
 )
 STASHES = STASH, STASH_OUT, STASH_IN = tuple(Resource(kind) for kind in ("stash", "stash_out", "stash_in"))
 HOST_LINK_OUT, HOST_LINK_IN = (Resource("host_link", way) for way in WAYS)

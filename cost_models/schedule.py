@@ -1,6 +1,5 @@
 """The schedule of a step: its stages, what runs in which, and the resources that ranks share (see `stages`)."""
 
-import math
 import operator
 from collections.abc import Sequence
 from dataclasses import replace
@@ -30,13 +29,14 @@ from cost_models.resources import (
     STASH,
     STASH_IN,
     STASH_OUT,
+    SUMS,
     WAYS,
     Resource,
 )
 from cost_models.shards import BELOW_HBM, BYTE_ADDRESSABLE, Floats, Ints, MemoryTier
-from cost_models.sharing import instances_of_ranks, most_sharing
-from cost_models.stages import CUT_TERMS, STAGES, TERMS, Over, StepSetting, hidden_stages, stage_of_terms
-from cost_models.term_rates import GRADIENTS, IN_TOWER, INSIDE, PEERS, REDUCED, card_bytes_per_s, own_link_share
+from cost_models.sharing import instances_of_ranks, most_sharing, share_of_card
+from cost_models.stages import CUT_TERMS, STAGES, TERMS, UPDATE, Over, StepSetting, hidden_stages, stage_of_terms
+from cost_models.term_rates import GRADIENTS, IN_TOWER, INSIDE, REDUCED, climbs, own_link_share
 from cost_models.uplinks import Uplink, exchange_uplinks, sum_uplinks
 from cost_models.workload.models import Workload
 from topologies.cluster import Topology
@@ -93,7 +93,10 @@ class Schedule:
             gathers_units=sharding_of(workload).gathers_units or sharding_of(workload).cuts,
             copy_meets_rows=copy_meets_rows,
             stashes=stashes,
+            shards_dense=sharding_of(workload).is_sharded,
         )
+        self.update_hides_ids = self._setting.update_hides_ids and not software.ids_arrive_sharded
+        self.update_hides_sums = self._setting.update_hides_sums
         self.stage_of_term: dict[str, str] = stage_of_terms(self._setting)
         self.stages: tuple[str, ...] = tuple(dict.fromkeys(self.stage_of_term.values()))
         self.columns: tuple[Column, ...] = tuple(dict.fromkeys(self._list_columns()))
@@ -124,13 +127,20 @@ class Schedule:
         }
         over = {term.name: term.over for term in TERMS}
         beyond = {term: [uplink.resource for uplink in uplinks] for term, uplinks in self._sum_uplinks.items()}
+        if self.update_hides_sums:
+            beyond[UPDATE] = [SUMS]
         if self.ring_s:
             beyond |= {term: [RING] for term in _EXCHANGED}
-        return [
-            Column(self.stages.index(stage), self.carrier(stage, resource))
+        columns = [
+            Column(self.stages.index(self._shown_in(stage, resource)), self.carrier(stage, resource))
             for term, stage in self.stage_of_term.items()
             for resource in (*resources[over[term]], *beyond.get(term, ()))
         ]
+        return sorted(columns, key=lambda column: column.stage)
+
+    def _shown_in(self, stage: str, resource: Resource) -> str:
+        """The stage in which what a resource carries of a stage's work shows."""
+        return UPDATE if resource.with_ids and self.update_hides_ids else stage
 
     def carrier(self, stage: str, resource: Resource) -> Resource:
         """What carries the traffic of a resource in a stage: in exchanges among peers, all cards of a tower alike."""
@@ -202,7 +212,8 @@ class Schedule:
     def hidden(self) -> dict[str, str]:
         """Maps a stage that others hide to the stage in which the rest of it shows."""
         hidden = hidden_stages(self._setting)
-        return {name: shown for name, shown in hidden.items() if name != "input_dist" or self.ids_overlap}
+        shown = {name: shown for name, shown in hidden.items() if name != "input_dist" or self.ids_overlap}
+        return shown | {"input_dist": UPDATE} if self.update_hides_ids else shown
 
     @property
     def all_reduce_meets_ids(self) -> bool:
@@ -213,7 +224,7 @@ class Schedule:
         """Index of the column that a term's load on a resource belongs to; None where no such thing can bind."""
         if term not in self.stage_of_term:
             return None
-        return self._index.get((self.stages.index(self.stage_of_term[term]), resource))
+        return self._index.get((self.stages.index(self._shown_in(self.stage_of_term[term], resource)), resource))
 
     def targets(self, term: str, resource: Resource, kind: int) -> list[tuple[int, float]]:
         """(column, factor) of everything that a second of a term's load on a resource of a rank of a kind loads."""
@@ -228,14 +239,14 @@ class Schedule:
         reached = [(resource, 1.0)]
         sums_up = self._sum_uplinks.get(term)
         if resource.kind == "nic" and term not in IN_TOWER:
-            climbs = self._climbs(term, kind) if sums_up is None else 1.0
+            climbing = climbs(term, self._kinds[kind]) if sums_up is None else 1.0
             reached += [
-                (uplink.resource, float(uplink.seconds_per_card_second[kind]) * climbs)
+                (uplink.resource, float(uplink.seconds_per_card_second[kind]) * climbing)
                 for uplink in (self.uplinks if sums_up is None else sums_up)
                 if uplink.resource.way == resource.way
             ]
         if self._in_phases and term in _EXCHANGED and resource.kind == "link":
-            reached.append((Resource("nic", resource.way), self._share_of_card(kind)))
+            reached.append((Resource("nic", resource.way), share_of_card(self._topology.nodes[kind])))
             for uplink in (each.resource for each in self.uplinks if each.resource.way == resource.way):
                 reached.append((uplink, 1 / most_sharing(self.resource_of_rank(uplink), self.kind_of_rank == kind)))
         share = own_link_share(term, resource, self._kinds_in(term)[kind])
@@ -267,13 +278,6 @@ class Schedule:
             if self.sums(column)
         ]
 
-    def _climbs(self, term: str, kind: int) -> float:
-        """What a second of a term's traffic on a card of a kind of rank puts on oversubscribed switches above it, over
-        what a second of an all-to-all does."""
-        own = self._kinds[kind]
-        rates = card_bytes_per_s(term, own) / own.nic_all_to_all if math.isfinite(own.nic_all_to_all) else 1.0
-        return rates / own.beyond_tower if term in PEERS else rates
-
     def _target(self, term: str, resource: Resource, factor: float, kind: int) -> tuple[int | None, float]:
         """The column of what carries a term's traffic of a resource, and its seconds for one of the resource's."""
         carrier = self.carrier(self.stage_of_term.get(term, ""), resource)
@@ -285,12 +289,6 @@ class Schedule:
         pairs = np.unique(np.stack([self.tower_of_rank, self.fabric.nic_of_rank]), axis=1)
         first_rank = np.unique(self.kind_of_rank, return_index=True)[1]
         return np.bincount(pairs[0])[self.tower_of_rank[first_rank]]
-
-    def _share_of_card(self, kind: int) -> float:
-        """Share of a card's time that one of its ranks stands for; several ranks exchange beside each other."""
-        group = self._topology.nodes[kind]
-        cards = group.links.scale_out.count if group.links.scale_out else group.accelerators.count
-        return min(1.0, cards / group.accelerators.count)
 
     @cached_property
     def overheads(self) -> Floats:

@@ -4,6 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.shards import Ints
+from topologies.cluster import NodeGroup
 from topologies.fabric import Fabric
 
 
@@ -25,3 +26,9 @@ def instances_of_ranks(fabric: Fabric, tower_of_rank: Ints) -> dict[str | int, I
 def most_sharing(instance: Ints, own: NDArray[np.bool_]) -> int:
     """The most ranks that use the instance of a resource [W] which one of their `own` [W] uses."""
     return int(np.bincount(instance)[instance[own]].max())
+
+
+def share_of_card(group: NodeGroup) -> float:
+    """Share of a card's time that one of its ranks stands for; several ranks exchange beside each other."""
+    cards = group.links.scale_out.count if group.links.scale_out else group.accelerators.count
+    return min(1.0, cards / group.accelerators.count)

@@ -2,16 +2,19 @@
 
 A stage ends with a collective, so everybody waits for the slowest. The misses of caches end with none, but ranks that
 get them from one memory get them at the same time; those of all memories are one stage. Work that overlaps shares a
-stage: under the sparse-dist pipeline the next batch's ids travel beside the dense part, the update and the overhead,
-under the prefetch pipeline so do its misses; what the latter two do not hide (see `StepCosts`) shows in the stage
-`dense`. The bottom MLP works beside the exchanges of embeddings. Through towers (see `towers`) vectors go twice: inside
-their tower, in a stage of its own, then among peers.
+stage: under the sparse-dist pipeline the next batch's ids travel beside the dense part, the update and the overhead;
+what these do not hide (see `StepCosts`) shows in the stage of the update, as do sums of gradients that outlast the
+dense part. Under the prefetch pipeline misses travel there, too, and what is not hidden shows in the stage `dense`. The
+bottom MLP works beside the exchanges of embeddings. Through towers (see `towers`) vectors go twice: inside their tower,
+in a stage of its own, then among peers.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+UPDATE = "lookup_backward"
+"""The stage of the update of tables."""
 VectorExchange = Literal["flat", "sptt"]
 """How vectors come to the ranks of their samples: at once, or through towers (see `towers`)."""
 
@@ -46,6 +49,20 @@ class StepSetting:
     """Whether rows from below HBM may wait for the copy of a batch."""
     stashes: bool = False
     """Whether tables may leave HBM between the passes."""
+    shards_dense: bool = False
+    """Whether ranks hold parts of the dense part."""
+
+    @property
+    def update_hides_ids(self) -> bool:
+        """Whether the next batch's ids show in the stage of the update, which hides them last. Prefetched ones are
+        hidden by the lookup as well, and what two stages hide together is no sum of stages."""
+        return self.has_pipeline and not self.has_prefetch
+
+    @property
+    def update_hides_sums(self) -> bool:
+        """Whether sums of gradients that outlast the dense part show in that stage."""
+        overlap = self.is_training and self.all_reduce_overlaps and not self.has_prefetch
+        return overlap and not self.shards_dense and not self.shards_replicas
 
 
 Condition = Callable[[StepSetting], bool]

@@ -20,10 +20,21 @@ from cost_models.kinds import RankKind
 from cost_models.layer_loads import Channel
 from cost_models.memory import Batching
 from cost_models.replication import Replication
-from cost_models.resources import DEVICE, FETCHES, LINK_IN, LINK_OUT, NIC_IN, NIC_OUT, STASH_OUT, STASHES, Resource
+from cost_models.resources import (
+    DEVICE,
+    FETCHES,
+    LINK_IN,
+    LINK_OUT,
+    NIC_IN,
+    NIC_OUT,
+    STASH_OUT,
+    STASHES,
+    SUMS,
+    Resource,
+)
 from cost_models.schedule import Schedule
 from cost_models.shards import Floats, Ints
-from cost_models.stages import CUT_TERMS
+from cost_models.stages import CUT_TERMS, UPDATE
 from cost_models.stashing import beside_stash
 from cost_models.step_exchanges import reduction_line
 from cost_models.tables import Tables
@@ -197,7 +208,13 @@ class StepBase:
                     self._delay_by_stash(summing)
                 # Sums may begin before the part: the stage begins with them, so that no load is below zero.
                 self._hide(np.maximum(-least(begin_s), 0.0), lambda _: False)
-        if schedule.ids_overlap or schedule.is_prefetched:
+        if schedule.update_hides_sums:
+            left = self.schedule.columns.index(Column(schedule.stages.index(UPDATE), SUMS))
+            for k, left_s in enumerate(beside.left_s(taken_s, self._dense_s())):
+                self.loads[k, left] = np.maximum(left_s, 0.0)
+        if schedule.update_hides_ids:
+            self._hide(self._dense_s() + beside.hidden_s(), lambda resource: resource.with_ids, UPDATE)
+        elif schedule.ids_overlap or schedule.is_prefetched:
             fetched = schedule.fetched_over
             self._hide(beside.hidden_s(), lambda resource: resource.with_ids or resource in fetched)
         if has_cut:
@@ -253,10 +270,19 @@ class StepBase:
             hidden[:, self._summing] = after_s / self._ranks_sharing(self._summing)
         return hidden
 
-    def _hide(self, hidden: Seconds, hides: Callable[[Resource], bool]) -> None:
-        """Let work on the resources that `hides` names begin so many seconds before the dense part; where they are
-        below zero, that long after its begin."""
+    def _dense_s(self) -> Seconds:
+        """How long the stage of the dense part lasts whatever is placed."""
         stage = self.schedule.stages.index("dense")
+        of_stage = [c for c, column in enumerate(self.schedule.columns) if column.stage == stage]
+        sharing = self._ranks_sharing(of_stage)
+        busy_s = self.loads[:, of_stage] * (sharing if self.loads.ndim == 2 else sharing[:, :, None])
+        longest_s: Seconds = busy_s.max(axis=(0, 1)) + self.constants[stage]
+        return longest_s
+
+    def _hide(self, hidden: Seconds, hides: Callable[[Resource], bool], behind: str = "dense") -> None:
+        """Let work on the resources that `hides` names begin so many seconds before a stage; where they are below zero,
+        that long after its begin."""
+        stage = self.schedule.stages.index(behind)
         of_stage = [c for c, column in enumerate(self.schedule.columns) if column.stage == stage]
         hiding = [c for c in of_stage if hides(self.schedule.columns[c].resource)]
         self.constants[stage] -= np.maximum(hidden, 0.0)

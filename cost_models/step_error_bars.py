@@ -223,7 +223,7 @@ class _StageErrors:
             yield from self._on_fetches(self._parts(self._resource, busy))
         elif efficiency := _EFFICIENCY.get(replace(self._resource, in_place=False, with_ids=False)):
             yield from self._on_host(efficiency, self._parts(self._resource, busy), busy)
-        elif self._resource.kind in ("link", "nic", "rails", "ring"):
+        elif self._resource.kind in ("link", "nic", "rails", "ring", "sums"):
             yield self._exchange(self._resource, busy)
         else:
             yield self._by_data_sheet(self._resource, busy)

@@ -41,3 +41,10 @@ def own_link_share(term: str, resource: Resource, kind: RankKind) -> float:
     else:
         return 0.0
     return rate / kind.host_link_bytes_per_s(rate) if math.isfinite(rate) else 0.0
+
+
+def climbs(term: str, kind: RankKind) -> float:
+    """What a second of a term's traffic on a card puts on oversubscribed switches above it, over what a second of an
+    all-to-all does."""
+    rates = card_bytes_per_s(term, kind) / kind.nic_all_to_all if math.isfinite(kind.nic_all_to_all) else 1.0
+    return rates / kind.beyond_tower if term in PEERS else rates

@@ -117,8 +117,8 @@ def _memories(shared_by: str) -> Iterator[tuple[str, tuple[set[str], Callable[[N
 RESOURCES: dict[str, tuple[set[str], Callable[[NodeGroup], NodeGroup]]] = {
     "HBM bandwidth": ({"device"}, _growing("accelerators", "hbm", "bandwidth")),
     "FLOP/s": ({"device"}, _more_flops),
-    "scale-up bandwidth": ({"link"}, _growing("links", "scale_up", "bandwidth")),
-    "scale-out bandwidth": ({"nic", "rails", "uplink", "ring"}, _growing("links", "scale_out", "bandwidth")),
+    "scale-up bandwidth": ({"link", "sums"}, _growing("links", "scale_up", "bandwidth")),
+    "scale-out bandwidth": ({"nic", "rails", "uplink", "ring", "sums"}, _growing("links", "scale_out", "bandwidth")),
     "PCIe bandwidth": ({"device", "link", *_BELOW_HBM}, _growing("links", "pcie", "bandwidth")),
     **dict(_memories("node")),
     "front-end bandwidth": (_BELOW_HBM, _growing("links", "front_end", "bandwidth")),

@@ -14,10 +14,12 @@ from functools import cached_property
 import numpy as np
 
 from cost_models.batch_copy import COPY_CONTENTION
+from cost_models.cost_arrays import Column
 from cost_models.dense_sharding import sharded_bytes, sharding_of
 from cost_models.layer_loads import CHANNELS, Channel, DenseLoads, LayerLoads, with_turn
 from cost_models.resources import DEVICE
 from cost_models.shards import MEMORY_HBM, Floats
+from cost_models.stages import UPDATE
 from cost_models.step_costs import StepCosts
 from cost_models.workload.dense_sharding import Held
 from cost_models.workload.models import Workload
@@ -36,6 +38,7 @@ from planner.formulation.dense_choices import with_sharding
 from planner.formulation.formulation import Formulation
 from planner.formulation.layer_options import LayerOptions, layer_options
 from planner.problem.arrays import Problem
+from planner.problem.numbers import Bools
 from planner.problem.rounding import ROUNDING
 from planner.verification.proof import read_proof
 from planner.verification.protocol_proofs import at_protocols_of
@@ -267,12 +270,27 @@ class LayerRelaxation:
         fetched = model.schedule.fetched_over
         hidden = [c for c in dense if model.columns[c].resource.with_ids or model.columns[c].resource in fetched]
         weight = weight.copy()
+        self._without_ids(weight, instances, counted)
         weight[:, [c for c in dense if c in hidden or self._is_uneven(c)]] = 0.0
         weight[:, dense] *= 1.0 - share - late
         left = 1.0 - late - float((weight * instances * counted)[:, dense].sum())
         here = slice(0, problem.kinds)
         weight[here, device] += max(left, 0.0) / float(instances[here, device].sum())
         return weight
+
+    def _without_ids(self, weight: Floats, instances: Floats, counted: Bools) -> None:
+        """Move the weight of the update's stage on what ids load, which others hide, to devices."""
+        model, here = self._model, slice(0, self._formulation.problem.kinds)
+        ids = [
+            c
+            for c, column in enumerate(model.columns)
+            if model.stages[column.stage] == UPDATE and column.resource.with_ids
+        ]
+        if ids:
+            device = model.columns.index(Column(model.stages.index(UPDATE), DEVICE))
+            moved = float((weight * instances * counted)[:, ids].sum())
+            weight[:, ids] = 0.0
+            weight[here, device] += moved / float(instances[here, device].sum())
 
     def _is_uneven(self, column: int) -> bool:
         """Whether instances of a column's resource serve different numbers of ranks."""

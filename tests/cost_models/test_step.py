@@ -71,7 +71,7 @@ def test_columns_exist_only_for_what_can_bind() -> None:
     """One node has no cards in its step, no DDR no PCIe, and two nodes have both directions of their cards."""
     single = StepModel(topology(node_group("a", ddr_bytes=None)), workload(TABLES))
     assert {str(column.resource) for column in single.columns} == {
-        *("device", "link_out", "link_in", "link_out_with_ids", "link_in_with_ids")
+        *("device", "link_out", "link_in", "link_out_with_ids", "link_in_with_ids", "sums")
     }
     double = StepModel(topology(node_group("a", nodes=2, ssd_bytes=1e12)), workload(TABLES))
     found = {str(column.resource) for column in double.columns}
@@ -124,8 +124,8 @@ def test_one_rank_waits_for_nobody() -> None:
 
 
 def test_ids_travel_beside_the_update_too() -> None:
-    """Under a pipeline ids show beside the dense part, less what the update, with its launch, and the overhead hide;
-    prefetched, the lookup and the wait for vectors hide them, too; without, they show whole."""
+    """Under a pipeline ids show beside the update, less what the dense part and the overhead hide; prefetched, beside
+    the dense part, less what update, lookup, the wait for vectors and the overhead hide; without, they show whole."""
     tables = [{"rows": 10_000_000, "dim": 4, "pooling_factor": 100}]
     cluster = topology(node_group("a", nodes=4, ranks=2, nic_bytes_per_s=1e9))
     plain, hiding, further = (
@@ -147,18 +147,23 @@ def test_ids_travel_beside_the_update_too() -> None:
     update, _ = loads(plain, "lookup_backward", "device")
     lookup, _ = loads(plain, "lookup_forward", "device")
     world = cluster.world_size
-    shown, gradients = loads(hiding, "dense", "nic_in_with_ids")
+    shown, _ = loads(hiding, "lookup_backward", "nic_in_with_ids")
     assert shown == pytest.approx(ids)
     overhead = float(hiding.constants[hiding.stages.index("overhead")])
-    hidden = -float(hiding.constants[hiding.stages.index("dense")])
+    hidden = -float(hiding.constants[hiding.stages.index("lookup_backward")])
+    dense_s = float(hiding.evaluate_nothing().stage_seconds[hiding.stages.index("dense")])
+    assert hidden == pytest.approx(dense_s + overhead)
     (kind,) = hiding.kinds
-    assert hidden == pytest.approx(update / world + kind.update_launch_s + overhead)
-    for resource in ("device", "nic_in"):
-        own, base = loads(hiding, "dense", resource)
-        assert (own, base) == (0, pytest.approx(hidden + (gradients if resource == "nic_in" else 0)))
+    assert loads(hiding, "lookup_backward", "device") == pytest.approx((update, hidden + kind.update_launch_s))
+    shown, gradients = loads(further, "dense", "nic_in_with_ids")
+    assert shown == pytest.approx(ids)
     more = -float(further.constants[further.stages.index("dense")])
     waits = further.schedule.lines["output_dist"][0].latency_s
-    assert more - hidden == pytest.approx(lookup / world + kind.lookup_launch_s + waits)
+    launches = kind.update_launch_s + kind.lookup_launch_s
+    assert more == pytest.approx((update + lookup) / world + launches + waits + overhead)
+    for resource in ("device", "nic_in"):
+        own, base = loads(further, "dense", resource)
+        assert (own, base) == (0, pytest.approx(more + (gradients if resource == "nic_in" else 0)))
 
 
 @pytest.mark.parametrize("mode", ["training", "inference"])
@@ -269,13 +274,13 @@ def test_stages_that_others_hide_are_named() -> None:
     cluster = topology(node_group("a", nodes=2))
     tables = [{"rows": 1000, "dim": 64, "pooling_factor": 3}]
     for pipeline, expected in (
-        ("none", {"all_reduce"}),
-        ("sparse-dist", {"all_reduce", "input_dist"}),
-        ("prefetch", {"all_reduce", "input_dist", "cache_fetch"}),
+        ("none", {"all_reduce": "dense"}),
+        ("sparse-dist", {"all_reduce": "dense", "input_dist": "lookup_backward"}),
+        ("prefetch", dict.fromkeys(("all_reduce", "input_dist", "cache_fetch"), "dense")),
     ):
         model = StepModel(cluster, workload(tables, pipeline=pipeline, software="torchrec"))
-        assert set(model.hidden) == expected
-        assert set(model.hidden.values()) == {"dense"} <= set(model.stages)
+        assert model.hidden == expected
+        assert set(model.hidden.values()) <= set(model.stages)
         assert not set(model.hidden) & set(model.stages)
     serving = StepModel(cluster, workload(tables, pipeline="prefetch", software="torchrec", mode="inference"))
     assert serving.hidden == {}
