@@ -102,14 +102,14 @@ def test_tiny_instances_add_up(seed: int) -> None:
 
 
 def test_what_other_stages_hide_is_told() -> None:
-    """The exchange of the next ids outlasts the dense part: what is hidden of it is taken off, everywhere."""
+    """The exchange of the next ids outlasts the update: what is hidden of it is taken off, everywhere."""
     tables = [{"rows": 10**6, "dim": 32, "pooling_factor": 200} for _ in range(8)]
     model = workload(tables, global_batch=65_536, software="hugectr")
     found = plan(topology(node_group("a", nodes=4, ranks=2, nic_bytes_per_s=5e9)), model, effort=0)
     check_sums(found)
     reasons = Explainer(found).plan()
-    (dense,) = (each for each in reasons.stages if each.hidden_s)
-    assert dense.stage.name == "dense"
+    (update,) = (each for each in reasons.stages if each.hidden_s)
+    assert update.stage.name == "lookup_backward"
     console = Console(width=80, file=io.StringIO())
     render_plan(found, reasons, console)
     assert "(hidden behind other stages)" in console.file.getvalue()
