@@ -107,5 +107,5 @@ DEVICE, HOST_LINK, PCIE, FETCHES, FRONT_END, RING, SUMS = (
 )
 STASHES = STASH, STASH_OUT, STASH_IN = tuple(Resource(kind) for kind in ("stash", "stash_out", "stash_in"))
 HOST_LINK_OUT, HOST_LINK_IN = (Resource("host_link", way) for way in WAYS)
-LINK_OUT, LINK_IN = (Resource("link", way) for way in WAYS)
-NIC_OUT, NIC_IN = (Resource("nic", way) for way in WAYS)
+LINKS = LINK_OUT, LINK_IN = Resource("link", "out"), Resource("link", "in")
+CARDS = NIC_OUT, NIC_IN = Resource("nic", "out"), Resource("nic", "in")

@@ -20,18 +20,7 @@ from cost_models.kinds import RankKind
 from cost_models.layer_loads import Channel
 from cost_models.memory import Batching
 from cost_models.replication import Replication
-from cost_models.resources import (
-    DEVICE,
-    FETCHES,
-    LINK_IN,
-    LINK_OUT,
-    NIC_IN,
-    NIC_OUT,
-    STASH_OUT,
-    STASHES,
-    SUMS,
-    Resource,
-)
+from cost_models.resources import CARDS, DEVICE, FETCHES, LINKS, STASH_OUT, STASHES, SUMS, Resource
 from cost_models.schedule import Schedule
 from cost_models.shards import Floats, Ints
 from cost_models.stages import CUT_TERMS, UPDATE
@@ -41,7 +30,6 @@ from cost_models.tables import Tables
 from cost_models.workload.models import Workload
 from topologies.cluster import Topology
 
-LINKS, CARDS = (LINK_OUT, LINK_IN), (NIC_OUT, NIC_IN)
 CHANNEL_TERMS: dict[Channel, tuple[str, tuple[Resource, ...]]] = {
     "first_work": ("bottom_mlp_forward", (DEVICE,)),
     "sums_port": ("all_reduce", LINKS),
@@ -186,18 +174,16 @@ class StepBase:
         """Ids and prefetched misses that others hide are no part of the stage that they share with the dense part; sums
         of gradients begin when there are some.
 
-        Everything else in that stage is given the hidden seconds on top, and its constant takes them off again, so that
-        no load is below zero. `lookups` [K] are the seconds on each device of the update of tables that are spread
-        evenly, and of their lookup; `parts` are these tables. Where they are those of many models with one dense part
-        (`of_models`), so is everything that follows from them.
+        Everything else in that stage is given the hidden seconds on top, and its constant takes them off again: no load
+        is below zero but that of ids in the stage of the update. `parts` are tables that are spread evenly, `lookups`
+        [K] the seconds on each device of their update, and of their lookup. Where they are those of many models with
+        one dense part (`of_models`), so is everything that follows from them.
         """
         schedule, beside = self.schedule, self.beside_dense(lookups, parts)
         self.after_dense_s = tuple(map(beside.after_s, range(len(self.kinds))))
         has_cut = CUT_TERMS["dense"] in schedule.stage_of_term
         summing = self._summing
-        sharing = self._ranks_sharing(summing)
-        sums_s = self.loads[:, summing] * (sharing if self.loads.ndim == 2 else sharing[:, :, None])
-        taken_s = sums_s.max(axis=1, initial=0.0)
+        taken_s = self._busy_s(summing).max(axis=1, initial=0.0)
         if schedule.stage_of_term.get("all_reduce") == "dense":
             begin_s = beside.sums_begin_s(taken_s)
             if has_cut:  # copies use the links before sums begin: the stage ends no earlier than these
@@ -209,11 +195,13 @@ class StepBase:
                 # Sums may begin before the part: the stage begins with them, so that no load is below zero.
                 self._hide(np.maximum(-least(begin_s), 0.0), lambda _: False)
         if schedule.update_hides_sums:
-            left = self.schedule.columns.index(Column(schedule.stages.index(UPDATE), SUMS))
+            left = schedule.columns.index(Column(schedule.stages.index(UPDATE), SUMS))
             for k, left_s in enumerate(beside.left_s(taken_s, self._dense_s())):
                 self.loads[k, left] = np.maximum(left_s, 0.0)
         if schedule.update_hides_ids:
-            self._hide(self._dense_s() + beside.hidden_s(), lambda resource: resource.with_ids, UPDATE)
+            # Below zero until ids outlast what hides them: the update's own loads are what its stage is compared by.
+            ids = [c for c, column in enumerate(schedule.columns) if column.resource.with_ids]
+            self._delay(ids, [-(self._dense_s() + beside.hidden_s())] * len(self.kinds))
         elif schedule.ids_overlap or schedule.is_prefetched:
             fetched = schedule.fetched_over
             self._hide(beside.hidden_s(), lambda resource: resource.with_ids or resource in fetched)
@@ -274,15 +262,18 @@ class StepBase:
         """How long the stage of the dense part lasts whatever is placed."""
         stage = self.schedule.stages.index("dense")
         of_stage = [c for c, column in enumerate(self.schedule.columns) if column.stage == stage]
-        sharing = self._ranks_sharing(of_stage)
-        busy_s = self.loads[:, of_stage] * (sharing if self.loads.ndim == 2 else sharing[:, :, None])
-        longest_s: Seconds = busy_s.max(axis=(0, 1)) + self.constants[stage]
+        longest_s: Seconds = self._busy_s(of_stage).max(axis=(0, 1)) + self.constants[stage]
         return longest_s
 
-    def _hide(self, hidden: Seconds, hides: Callable[[Resource], bool], behind: str = "dense") -> None:
-        """Let work on the resources that `hides` names begin so many seconds before a stage; where they are below zero,
-        that long after its begin."""
-        stage = self.schedule.stages.index(behind)
+    def _busy_s(self, columns: Sequence[int]) -> Floats:
+        """[K, columns] seconds, or those of n models each, for which what a rank of each kind uses is busy."""
+        sharing = self._ranks_sharing(columns)
+        return np.asarray(self.loads[:, columns] * (sharing if self.loads.ndim == 2 else sharing[:, :, None]))
+
+    def _hide(self, hidden: Seconds, hides: Callable[[Resource], bool]) -> None:
+        """Let work on the resources that `hides` names begin so many seconds before the dense part; where they are
+        below zero, that long after its begin."""
+        stage = self.schedule.stages.index("dense")
         of_stage = [c for c, column in enumerate(self.schedule.columns) if column.stage == stage]
         hiding = [c for c in of_stage if hides(self.schedule.columns[c].resource)]
         self.constants[stage] -= np.maximum(hidden, 0.0)
@@ -384,7 +375,7 @@ class StepBase:
 def _over_links(busy_s: tuple[Floats, Floats], kind: int) -> dict[Resource, float]:
     """Seconds of the ports and cards [K] of a kind of rank, both ways."""
     port_s, card_s = (float(seconds[kind]) for seconds in busy_s)
-    return {LINK_OUT: port_s, LINK_IN: port_s, NIC_OUT: card_s, NIC_IN: card_s}
+    return dict.fromkeys(LINKS, port_s) | dict.fromkeys(CARDS, card_s)
 
 
 def _in_step(own: Resource, seconds: float, kind: RankKind) -> dict[Resource, float]:
