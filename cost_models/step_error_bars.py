@@ -45,6 +45,7 @@ from cost_models.resources import (
     HOST_LINK_OUT,
     PCIE,
     STASHES,
+    SUMS,
     Resource,
 )
 from cost_models.shards import (
@@ -319,6 +320,9 @@ class _StageErrors:
 
     def _exchange(self, resource: Resource, seconds: float) -> Cause:
         reduces = self._name == "all_reduce" or (self._name == "dense" and self._software.all_reduce_overlaps_dense)
+        if resource == SUMS:
+            leaves = self._model.kinds[self._kind].world.domains > 1
+            return self._card("all_reduce", seconds) if leaves else self._port("all_reduce", seconds)
         operation: CollectiveOperation = "all_reduce" if reduces else "all_to_all"
         return self._port(operation, seconds) if resource.kind == "link" else self._card(operation, seconds)
 

@@ -130,3 +130,23 @@ def test_neighbours_and_cards_share_the_one_link_to_the_host(pipeline: str, belo
     placed = PlacedShards(blocks, np.arange(24) % 12, model.tables.rows, np.ones(24, dtype=bool))
     simulated_s = simulate(model.topology, model.workload, placed, steps=1).step_s
     assert model.evaluate(placed).step_s == pytest.approx(simulated_s, rel=0.03)
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_sums_that_outlast_the_update_are_what_its_stage_waits_for(nodes: int) -> None:
+    """Named, and with an error bar, also inside a node; the rest of the step is as it is with fewer of them."""
+    tables = [{"rows": 20_000, "dim": 64}] * 2
+    steps = []
+    for parameters in (40_000_000, 50_000_000):
+        dense = {"macs_per_sample": 1_000, "parameters": parameters}
+        asked = workload(tables, pipeline="none", global_batch=256, dense=dense, overhead="300us")
+        model = StepModel(topology(node_group("a", nodes=nodes)), asked)
+        placed = dealt_out(model)
+        found = model.evaluate(placed)
+        binding = found.binding[model.stages.index("lookup_backward")]
+        assert binding is not None
+        assert str(binding) == "sums"
+        assert model.error_bars(placed) is not None
+        assert found.step_s == pytest.approx(simulate(model.topology, asked, placed, steps=1).step_s, rel=0.01)
+        steps.append(found.step_s)
+    assert steps[0] < steps[1]
