@@ -17,6 +17,10 @@ def roomy(seed: int) -> Problem | None:
     return problem if shortage(Fluid(problem)) is None else None
 
 
+UNIT_S = 1e-6
+"""Seconds of the program's unit of time: a solver's tolerance is 1e-6 of it, whatever a step takes."""
+
+
 class FluidProgram:
     """The relaxation written out: shares of options, blocks spread over kinds, one pool per kind and resource.
 
@@ -49,7 +53,7 @@ class FluidProgram:
         for c, stage in enumerate(problem.stage_of_column):
             for ranks, total in self._pools_of(c):
                 instances = len(np.unique(problem.resource_of_rank[c][ranks]))
-                self._model.add_linear_constraint(total <= instances * stages[stage])
+                self._model.add_linear_constraint((1 / UNIT_S) * total <= instances * stages[stage])
         for k in range(problem.kinds):
             ranks = problem.kind_of_rank == k
             for m, pool in enumerate(problem.pool_of_rank):
@@ -59,7 +63,7 @@ class FluidProgram:
         self._model.minimize(mathopt.fast_sum(stages))
         result = mathopt.solve(self._model, mathopt.SolverType.GLOP)
         assert result.termination.reason is mathopt.TerminationReason.OPTIMAL
-        return result.objective_value() + float(problem.stage_constants.sum())
+        return UNIT_S * result.objective_value() + float(problem.stage_constants.sum())
 
     def _base(self, kind: int, column: int) -> mathopt.LinearExpression:
         seconds = float(self._problem.base_loads[kind, column] * self._problem.ranks_of_kind[kind])
