@@ -45,6 +45,7 @@ def solve_relaxation(
     lone: Sequence[tuple[int, int]] = (),
     beside: Sequence[tuple[int, int]] = (),
     excess: float | None = None,
+    among: int | None = None,
     target_s: float | None = None,
     floors: Floats | None = None,
 ) -> FluidSolution:
@@ -55,8 +56,8 @@ def solve_relaxation(
     the whole problem, but a choice of options that is easier to place. Of the `lone` (table, stage) the stage lasts
     at least as long as the table's largest block, of those `beside` others (table, column) as the instance that such a
     block loads most; more of the former are found where the optimum violates that by more than the `excess`, a share of
-    the step. `floors` [S] are the seconds that stages take in any case, where others than the
-    relaxation's own are to count.
+    the step, of one table alone if that is given (`among`). `floors` [S] are the seconds that stages take in any case,
+    where others than the relaxation's own are to count.
     """
     floors = fluid.floors if floors is None else floors
     master = Master(fluid.problem, fluid.instances, fluid.shared_columns, fluid.capacity * headroom, floors)
@@ -83,7 +84,8 @@ def solve_relaxation(
             continue
         if not searches:
             break
-        too_long = _too_long(fluid, master, proposals, ceiling * (excess or 0.0))
+        found = _too_long(fluid, master, proposals, ceiling * (excess or 0.0), among)
+        too_long = [pair for pair in found if pair not in lone]
         searches = searches - 1 if too_long else 0
         held.add(too_long, (), proposals)
         solved = master.attempt()
@@ -145,14 +147,18 @@ class _Held:
         ]
 
 
-def _too_long(fluid: Fluid, master: Master, proposals: list[Ints], excess_s: float) -> list[tuple[int, int]]:
+def _too_long(
+    fluid: Fluid, master: Master, proposals: list[Ints], excess_s: float, among: int | None
+) -> list[tuple[int, int]]:
     """(table, stage) of the blocks by which the optimum's stages are most too short, a few of each stage, all by
-    more than `excess_s`."""
+    more than `excess_s`; those of one table, if that is given."""
     shares = master.shares()
     peaks = np.zeros((fluid.problem.tables, len(fluid.problem.stage_constants)))
     for p in np.flatnonzero(shares > 1e-9).tolist():
         peaks += shares[p] * fluid.peaks_of(proposals[p])
     over = peaks - master.stage_seconds()
+    if among is not None:
+        over = np.where(np.arange(len(over))[:, None] == among, over, -np.inf)
     too_long = []
     for stage in range(over.shape[1]):
         worst = np.argsort(-over[:, stage], kind="stable")[:LONE_AT_ONCE]

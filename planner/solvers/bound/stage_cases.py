@@ -162,16 +162,19 @@ class StageCaseSearch:
         return at is not None
 
     def _divide(self, case: Case, at: Division) -> None:
-        first, second = (self._case(part, case) for part in at.parts(case.fluid.problem))
+        table = None if isinstance(at, StageDivision) else at.table
+        first, second = (self._case(part, case, table) for part in at.parts(case.fluid.problem))
         case.parts = at, first, second
 
-    def _case(self, problem: Problem, whole: Case) -> Case:
-        """Return a case of a whole, with what its own fluid optimum proves."""
+    def _case(self, problem: Problem, whole: Case, table: int | None) -> Case:
+        """Return a case of a whole, with what its own fluid optimum proves. Where it is by the options of a table, its
+        stages are held to last as long as the largest block of that."""
         fluid = Fluid(problem, integrality_floors(problem))
         if np.isinf(fluid.price(fluid.no_multipliers())[0]).any():
             return Case(fluid, None, Bound(np.inf, fluid.no_multipliers(), None), is_strengthened=True)
         assert whole.relaxed is not None
-        relaxed = solve_relaxation(fluid, lone=whole.relaxed.lone)
+        lone, excess = whole.relaxed.lone, None if table is None else WORTHWHILE
+        relaxed = solve_relaxation(fluid, lone=lone, excess=excess, among=table)
         bound = Bound(relaxed.bound_s, relaxed.multipliers, None)
         return Case(fluid, relaxed, max(bound, whole.bound, key=lambda each: each.seconds), not self._strengthens)
 

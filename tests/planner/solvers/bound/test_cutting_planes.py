@@ -49,3 +49,18 @@ def test_less_memory_never_shortens_the_relaxed_step() -> None:
         assert less >= full * (1 - 1e-4), seed
         worse += less > full * (1 + 1e-3)
     assert worse
+
+
+def test_a_table_is_held_alone_where_that_is_asked() -> None:
+    """Held in the stages that its largest block outlasts in the optimum, it raises the bound; no other table is."""
+    raised = 0
+    for problem in filter(None, map(roomy, range(0, 60, 2))):
+        fluid = Fluid(problem)
+        plain, every = solve_relaxation(fluid), solve_relaxation(fluid, excess=1e-4)
+        for table in sorted({table for table, _ in every.lone})[:2]:
+            held = solve_relaxation(fluid, excess=1e-4, among=table)
+            assert {table for table, _ in held.lone} <= {table}
+            assert held.bound_s >= plain.bound_s * (1 - 1e-3)
+            assert held.bound_s == pytest.approx(fluid.bound(held.multipliers)[0], rel=1e-12)
+            raised += held.bound_s > plain.bound_s * (1 + 1e-3)
+    assert raised > 3
