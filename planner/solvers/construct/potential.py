@@ -31,6 +31,7 @@ class Potential:
         self._room: Floats = np.maximum(LoadState(problem).free[self.tiers], 1.0)
         aim = np.maximum(stage_seconds - problem.stage_constants, 1e-12)
         self.aim: Floats = aim[problem.stage_of_column][:, None]
+        self._may_hide = bool((problem.base_loads < 0).any())
 
     def sizes(self, blocks: Ints) -> dict[int, float]:
         """Return the largest share of a stage or of a rank's memory that each block takes on any kind of rank."""
@@ -39,7 +40,8 @@ class Potential:
         stored = (problem.bytes_fixed[:, blocks] + problem.bytes_by_rows[:, blocks]) / free
         size = stored.max(axis=(0, 2))
         for kind in range(problem.kinds):
-            size = np.maximum(size, (problem.extremes.peak_load(kind, blocks) / self.aim[:, 0]).max(axis=1))
+            load = problem.extremes.peak_load(kind, blocks) + np.minimum(problem.extremes.base_of_instance[kind], 0.0)
+            size = np.maximum(size, (load / self.aim[:, 0]).max(axis=1))
         return dict(zip(blocks.tolist(), size.tolist(), strict=True))
 
     def by_block_on_rank(self, block: int) -> Floats:
@@ -75,7 +77,7 @@ class Potential:
         """
         state, aim = self._partial.state, self.aim[:, 0]
         kind = self._problem.kind_of_rank if self._problem.kinds > 1 else np.zeros(1, dtype=np.int64)
-        share = (load / aim).max(axis=0)
+        share = (self._above_zero(load, state.load.max(axis=1)) / aim).max(axis=0)
         felt = np.flatnonzero((share > FAINT * share.max(axis=1, keepdims=True)).any(axis=0))
         terms = [(state.load[c] / aim[c], load[kind, :, c].T / aim[c]) for c in felt]
         for m, room in zip(self.tiers, self._room, strict=True):
@@ -83,6 +85,8 @@ class Potential:
         grown = np.zeros((load.shape[1], self._problem.world), dtype=np.float32)
         for now, more in terms:
             then = now.astype(np.float32) + more.astype(np.float32)
+            if self._may_hide:
+                now, then = np.maximum(now, 0.0), np.maximum(then, np.float32(0.0))
             for _ in range(SQUARINGS):
                 now = now * now
                 np.square(then, out=then)
@@ -94,14 +98,21 @@ class Potential:
 
     def _felt(self, load: Floats) -> Ints:
         """Return the columns whose stage `load` [C, W] prolongs noticeably, compared with the one it prolongs most."""
-        share = (load / self.aim).max(axis=1)
+        share = (self._above_zero(load, self._partial.state.load) / self.aim).max(axis=1)
         return np.flatnonzero(share > FAINT * share.max())
+
+    def _above_zero(self, load: Floats, now: Floats) -> Floats:
+        """Return what `load` adds to loads `now` of its shape but for leading dimensions, below zero none of it: there
+        something hides it."""
+        return load + np.minimum(now, 0.0) if self._may_hide else load
 
     def _growth(self, load: Floats, size: Floats, columns: Ints) -> Floats:
         """Return the growth [W] if each rank took `load` [C, W]; infinite where `size` [M, W] does not fit."""
         state = self._partial.state
         now = state.load[columns] / self.aim[columns]
         then = now + load[columns] / self.aim[columns]
+        if self._may_hide:
+            now, then = np.maximum(now, 0.0), np.maximum(then, 0.0)
         for _ in range(SQUARINGS):
             now, then = now * now, then * then
         grown = (then - now).sum(axis=0)

@@ -170,7 +170,7 @@ class SiteOptions:
 
 
 def _power(x: Floats) -> Floats:
-    x = np.square(x)
+    x = np.square(np.maximum(x, 0.0))  # below it something hides the load
     for _ in range(SQUARINGS - 1):
         np.square(x, out=x)
     return np.asarray(x)

@@ -202,7 +202,7 @@ def _overfills(size: Floats, room: Floats) -> Bools:
 
 
 def _power(x: Floats, squarings: int) -> Floats:
-    x = np.square(x)
+    x = np.square(np.maximum(x, 0.0))  # below it something hides the load
     for _ in range(squarings - 1):
         np.square(x, out=x)
     return np.asarray(x)

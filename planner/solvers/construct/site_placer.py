@@ -59,6 +59,7 @@ class SitePlacer:
 
 
 def _power(x: Floats) -> Floats:
+    x = np.maximum(x, 0.0)  # below it something hides the load
     for _ in range(SQUARINGS):
         x = x * x
     return x

@@ -152,6 +152,7 @@ class Reach:
 
 def _powers(loads: Floats) -> Floats:
     """Return the loads squared that often: many times as fast as a power of them."""
+    loads = np.maximum(loads, 0.0)  # below it something hides the load
     for _ in range(SQUARINGS):
         loads = loads * loads
     return loads

@@ -119,6 +119,8 @@ class _SplitCosts:
     unchanged: Singles
     """[P] value of the loads that the items do not change."""
     squarings: int
+    may_be_hidden: bool = False
+    """Whether both sides of a pair may have less than nothing, which counts like nothing."""
 
     def powers(self, loads: slice, pairs: slice) -> Singles:
         """Return the powers [d, p, 2^n] of some loads of the fuller side, for all splits of some pairs."""
@@ -130,7 +132,7 @@ class _SplitCosts:
         np.abs(fuller, out=fuller)
         fuller += self.half[loads, pairs]
         least, most = self.least[loads, None, None], self.most[loads, None, None]
-        if (least > 0).any():
+        if (least > 0).any() or self.may_be_hidden:
             np.maximum(fuller, least, out=fuller)
         np.minimum(fuller, most, out=fuller)
         for _ in range(self.squarings):
@@ -139,7 +141,7 @@ class _SplitCosts:
 
     def of(self, pairs: Ints) -> "_SplitCosts":
         arrays = (self.load[:, pairs], self.half[:, pairs], self.off_half[:, pairs])
-        return _SplitCosts(*arrays, self.least, self.most, self.unchanged[pairs], self.squarings)
+        return _SplitCosts(*arrays, self.least, self.most, self.unchanged[pairs], self.squarings, self.may_be_hidden)
 
 
 def _split_costs(bins: Bins, paired: PairedItems, smoothing: Smoothing) -> _SplitCosts:
@@ -147,7 +149,7 @@ def _split_costs(bins: Bins, paired: PairedItems, smoothing: Smoothing) -> _Spli
     load = of_item[:, paired.items] * (paired.items >= 0)
     on_left, on_right = (_flat(smoothing.relative(side)[:, None]) for side in paired.load)
     used, others, weight = _distinct(np.concatenate([load, on_left, on_right], axis=2), smoothing)
-    fuller = np.maximum(on_left[others], on_right[others])[..., 0]
+    fuller = np.maximum(np.maximum(on_left[others], on_right[others])[..., 0], 0.0)
     unchanged = np.asarray(product(weight[others], smoothing.power(fuller)), dtype=np.float32)
     scale = weight[used][:, None, None]
     for _ in range(smoothing.squarings):
@@ -156,7 +158,8 @@ def _split_costs(bins: Bins, paired: PairedItems, smoothing: Smoothing) -> _Spli
     off_half = left - (load * paired.at_left).sum(axis=2, keepdims=True) - half
     scale = scale[:, 0, 0]
     least = (np.resize(smoothing.floor, len(weight))[used] * scale).astype(np.float32)
-    return _SplitCosts(load, half, off_half, least, (scale * MOST).astype(np.float32), unchanged, smoothing.squarings)
+    most, are_hidden = (scale * MOST).astype(np.float32), bool((half < 0).any())
+    return _SplitCosts(load, half, off_half, least, most, unchanged, smoothing.squarings, are_hidden)
 
 
 def _best_of_all_splits(

@@ -32,17 +32,18 @@ def half_placed(problem: Problem, seed: int) -> PartialPlacement:
 
 def grown(problem: Problem, state: LoadState, aim_s: float, scarce: np.ndarray, block: int, rank: int) -> float:
     """Return the growth by a block on a rank, rank by rank and column by column: loads, and scarce bytes, to the 8th
-    power; columns of which it takes less than a fiftieth of what it takes most of do not count. Infinite without room.
+    power, nothing while a load is below zero; columns in which it adds above zero less than a fiftieth of the most that
+    it adds to any do not count. Infinite without room.
     """
     kinds = problem.kind_of_rank
     load = problem.fixed[:, block] + problem.by_rows[:, block]
+    added = np.array([load[kind] + np.minimum(state.load[:, on], 0.0) for on, kind in enumerate(kinds)]).max(axis=0)
     size = problem.bytes_fixed[:, block] + problem.bytes_by_rows[:, block]
-    most = max(float(load[kind].max()) for kind in kinds)
     total, empty = 0.0, LoadState(problem).free
     for column in range(len(problem.stage_of_column)):
-        if max(float(load[kind][column]) for kind in kinds) > 0.02 * most:
+        if added[column] > 0.02 * added.max():
             now, more = float(state.load[column, rank]), float(load[kinds[rank]][column])
-            total += ((now + more) / aim_s) ** 8 - (now / aim_s) ** 8
+            total += (max(now + more, 0.0) / aim_s) ** 8 - (max(now, 0.0) / aim_s) ** 8
     for tier in range(len(problem.pool_capacity)):
         free, more = float(state.free[tier, rank]), float(size[kinds[rank]][tier])
         if more > free:
@@ -97,7 +98,8 @@ def test_blocks_on_one_rank_grow_together() -> None:
             more = sum(problem.fixed[kind, b] + problem.by_rows[kind, b] for b in blocks)
             now = partial.state.load[:, rank]
             fits = (size <= partial.state.free[:, rank]).all() and all(problem.may_hold(b)[rank] for b in blocks)
-            expected = (((now + more) / aim_s) ** 8 - (now / aim_s) ** 8).sum() if fits else np.inf
+            powers = [(np.maximum(seconds, 0.0) / aim_s) ** 8 for seconds in (now + more, now)]
+            expected = (powers[0] - powers[1]).sum() if fits else np.inf
             assert together[rank] == pytest.approx(expected, rel=1e-9, abs=1e-12)
 
 
@@ -113,6 +115,7 @@ def test_the_largest_share_is_a_blocks_size() -> None:
         sizes = potential.sizes(blocks)
         room = np.maximum(partial.state.free.max(axis=1), 1.0)
         for block in blocks.tolist():
-            load = (problem.fixed[:, block] + problem.by_rows[:, block]).max() / aim_s
+            hidden = np.minimum(problem.extremes.base_of_instance, 0.0)
+            load = (problem.fixed[:, block] + problem.by_rows[:, block] + hidden).max() / aim_s
             size = ((problem.bytes_fixed[:, block] + problem.bytes_by_rows[:, block]) / room).max()
             assert sizes[block] == pytest.approx(max(load, size), rel=1e-9)

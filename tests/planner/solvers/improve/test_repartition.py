@@ -1,6 +1,7 @@
 """Two bins divide their blocks anew: the best of all ways, within memory."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -24,8 +25,9 @@ def smoothing_of(problem: Problem) -> Smoothing:
     return Smoothing(problem, state, SQUARINGS)
 
 
-def random_bins(problem: Problem, seed: int, *, ranks: int, items: int, room: float) -> Bins:
-    """Two bins of some ranks with items in them; about `room` of an item's bytes are left on each rank."""
+def random_bins(problem: Problem, seed: int, *, ranks: int, items: int, room: float, hidden: slice = slice(0)) -> Bins:
+    """Two bins of some ranks with items in them; about `room` of an item's bytes are left on each rank. Of the
+    `hidden` columns something hides more than items load."""
     random = np.random.default_rng(seed)
     columns = len(problem.stage_of_column)
     item_load = random.random((items, ranks, columns)) * 1e-3 / items * random.random((items, 1, 1))
@@ -33,6 +35,7 @@ def random_bins(problem: Problem, seed: int, *, ranks: int, items: int, room: fl
     item_bytes[..., 2] = 0.0
     item_bin = np.sort(random.integers(0, 2, items))
     base = random.random((2, ranks, columns)) * 3e-4
+    base[..., hidden] -= 5e-3
     load = base + np.stack([item_load[item_bin == b].sum(axis=0) for b in range(2)])
     free = random.random((2, ranks, 3)) * room * 1e9
     free[..., 2] = 0.0
@@ -74,6 +77,21 @@ def test_the_split_is_the_best_of_all(seed: int, ranks: int, room: float) -> Non
     assert np.isfinite(reached)
     assert reached <= best * (1 + CLEARLY)
     assert reached <= value(bins, smoothing, bins.item_bin) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_is_hidden_divides_nothing(seed: int) -> None:
+    """Loads below zero count like nothing, however far below they are: powers of them would count most."""
+    problem = tiny_instance(3 * seed).problem
+    smoothing = smoothing_of(problem)
+    hidden = slice(0, len(problem.stage_of_column), 2)
+    bins = random_bins(problem, seed, ranks=2, items=3 + seed, room=10.0, hidden=hidden)
+    without = replace(bins, load=bins.load.copy(), item_load=bins.item_load.copy())
+    without.load[..., hidden] = without.item_load[..., hidden] = 0.0
+    ways = itertools.product((0, 1), repeat=len(bins.item_bin))
+    best = min(value(bins, smoothing, np.array(way)) for way in ways)
+    assert value(bins, smoothing, divided(bins, smoothing)) <= best * (1 + CLEARLY)
+    np.testing.assert_array_equal(divided(bins, smoothing), divided(without, smoothing))
 
 
 def test_full_bins_divide_some_of_their_blocks() -> None:
