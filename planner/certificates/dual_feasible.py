@@ -156,7 +156,7 @@ def shares_of(problem: Problem, kind: int, columns: tuple[int, ...], rooms: Stag
         room = float(free[pool[used]].max(initial=0.0)) * (1 + ROUNDING)
     else:
         base = float(problem.extremes.base_of_instance[kind, list(columns)].sum())
-        room = rooms.seconds(problem.stage_of_column[list(columns)].tolist()) - base * (1 - ROUNDING)
+        room = rooms.seconds(problem.stage_of_column[list(columns)].tolist()) - base + abs(base) * ROUNDING
     return np.asarray(amounts * (1 - ROUNDING) / max(room, 1e-300))
 
 

@@ -87,7 +87,7 @@ def dual_value_s(problem: Problem, multipliers: Multipliers, cheapest: Floats, f
     memory = float((byte * region_capacity(problem)).sum())
     base += float(product(_idle_shares(problem, multipliers), floors))
     total_s = float(cheapest.sum()) + base - memory + float(problem.stage_constants.sum())
-    return total_s - ROUNDING * (float(cheapest.sum()) + base + memory)
+    return total_s - ROUNDING * (float(cheapest.sum()) + abs(base) + memory)
 
 
 def _idle_shares(problem: Problem, multipliers: Multipliers) -> Floats:

@@ -42,7 +42,7 @@ class NodeBounds:
         if np.isinf(total):
             return np.inf, None
         choice = undecided.choice() if with_choice else None
-        return total - ROUNDING * (abs(value) + decided + paid), choice
+        return total - ROUNDING * (abs(value) + abs(decided) + paid), choice
 
 
 class _Undecided:

@@ -96,7 +96,7 @@ class PartialPlanBounds:
     def allow_for_rounding(self, least: list[Floats]) -> None:
         """Widen the bound at the multipliers by what sums of the base and these [J] of every table may be off."""
         base = self.linear(self.base[None])
-        self._slack = ROUNDING * (self._paid + float(base[0, -1]) + sum(float(of_table[-1]) for of_table in least))
+        self._slack = ROUNDING * (self._paid + abs(float(base[0, -1])) + sum(float(of_table[-1]) for of_table in least))
 
     def is_possible(self, rows: Floats, linear: Floats) -> Bools:
         """[n] whether plans with these rows [n, R, W], and at least these functionals, may be below the target."""

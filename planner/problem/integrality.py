@@ -50,7 +50,7 @@ def _least(problem: Problem, load: Floats, column: int) -> float:
     used = len(np.unique(instance[problem.reach]))
     each = -(-int(_fewest(problem, times).sum()) // used)
     base = float(problem.extremes.base_of_instance[0, column])
-    return max(0.0, (each * amount + base) * (1 - ROUNDING))
+    return max(0.0, each * amount + base - ROUNDING * (each * amount + abs(base)))
 
 
 def _multiples(load: Floats) -> tuple[Ints | None, float]:
