@@ -126,7 +126,7 @@ class UniformNodes:
         seconds, size = np.split(asks, [len(problem.stage_of_column)])
         base_s = base.load.max(axis=1)
         moved_s = below_s - float(problem.stage_constants.sum())
-        unit_s = moved_s if np.isfinite(moved_s) and moved_s > 0 else float(base_s.sum()) or 1.0
+        unit_s = moved_s if np.isfinite(moved_s) and moved_s > 0 else float(np.maximum(base_s, 0.0).sum()) or 1.0
         stages = [model.add_variable(lb=0.0) for _ in problem.stage_constants]
         for column in dominant(np.concatenate([seconds, base_s[:, None]], axis=1), problem.stage_of_column).tolist():
             stage = stages[int(problem.stage_of_column[column])]

@@ -14,7 +14,7 @@ from tests.oracles.local_searches import check_books, tiny
 
 def aim_of(problem: Problem, load: np.ndarray) -> Aim:
     """Return an aim half-way from the longest load of each loaded column to its mean."""
-    columns = np.flatnonzero(load.max(axis=1) > load.mean(axis=1) * (1 + 1e-9))
+    columns = np.flatnonzero(np.ptp(load, axis=1) > 1e-9 * np.abs(load).max(axis=1))
     longest, mean = load[columns].max(axis=1), load[columns].mean(axis=1)
     none = np.zeros(len(problem.stage_constants))
     return Aim(columns, np.ones(len(columns)), (longest + mean) / 2, longest - (longest + mean) / 2, 1e-3, none)
