@@ -70,7 +70,7 @@ def cheapest_options(problem: Problem, multipliers: Multipliers, usable: Bools, 
             total = np.bincount(
                 owner, weights=block[members] * problem.block_count[members], minlength=len(option_value)
             )
-            longest = np.zeros(len(option_value))
+            longest = np.full(len(option_value), -np.inf)
             np.maximum.at(longest, owner, lone[members])
             option_value[options] = total[options] + longest[options]
     np.minimum.at(cheapest, problem.option_table, option_value)

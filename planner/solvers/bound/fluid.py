@@ -349,7 +349,8 @@ class Fluid:
         gain += product(self.idle_shares(multipliers), self.floors if floors is None else floors)
         paid = headroom * (multipliers.byte * self.capacity).sum()
         value = gain - paid + self.problem.stage_constants.sum()
-        return float(value - ROUNDING * (abs(gain) + abs(paid)))
+        hidden = max(options_s - gain, 0.0)
+        return float(value - ROUNDING * (abs(gain + 2 * hidden) + abs(paid)))
 
 
 def _add_rows(total: Floats, weight: Floats, rows: Floats) -> None:
