@@ -162,7 +162,7 @@ def in_whole_pools() -> Base:
 
 def in_one_memory() -> Base:
     """A table of which the relaxation has a part in HBM and the rest in host memory, beside equal ones."""
-    alike: list[dict[str, object]] = [{"rows": 1_000_000, "dim": 64, "pooling_factor": 10}] * 16
+    alike: list[dict[str, object]] = [{"rows": 1_000_000, "dim": 64, "pooling_factor": 10}] * 18
     large: dict[str, object] = {"rows": 20_000_000, "dim": 64, "pooling_factor": 10}
     inputs = topology(node_group("a", nodes=2, ranks=2, hbm_bytes=2e9, ddr_bytes=40e9)), workload([*alike, large])
     terms = {"cost_model": "torchrec", "tiers": ["hbm", "ddr"], "shardings": ["table_wise", "row_wise"]}
