@@ -15,7 +15,7 @@ from tests.oracles.instances import tiny_instance
 @pytest.fixture(scope="module")
 def example() -> tuple[Problem, BranchingResult, Floats]:
     """A tree of many cases."""
-    problem = tiny_instance(20).problem
+    problem = tiny_instance(4).problem
     best = optimum(problem)
     assert best is not None
     found, least = branched(problem, best.step_s * 1.01)
