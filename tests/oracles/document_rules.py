@@ -31,6 +31,8 @@ WHOLE_NODES = ("table_row_wise", "grid_shard")
 EVERYWHERE = ("data_parallel", "row_wise")
 POOLED_ONLY = ("table_row_wise", "table_column_wise", "grid_shard")
 RUNTIME_TIERS = {"torchrec": ("hbm", "ddr_cached", "ddr"), "hugectr": ("hbm",)}
+PRECISE_TIERS = {"torchrec": {"ddr_cached"}, "hugectr": set[str]()}
+"""Where a runtime's kernels keep rows of a stated precision cache: TorchRec's in FBGEMM's cache; HugeCTR has none."""
 RUNTIME_DTYPES = {"torchrec": ("fp32", "fp16", "bf16", "fp8", "int8"), "hugectr": ("fp32",)}
 ROWS_CUT = ("row_wise", "table_row_wise", "multi_node_row_wise", "multi_rank_row_wise")
 RUNTIME_SHARDINGS = {"hugectr": ("data_parallel", "table_wise", *ROWS_CUT)}
@@ -105,6 +107,8 @@ def _table(model: CostModel, policy: Policy, number: int, listed: dict[str, dict
     if runtime == "torchrec":
         shardings -= set() if len(set(np.bincount(model.host_of_rank).tolist())) == 1 else set(WHOLE_NODES)
         shardings -= set() if profile.pooled else set(POOLED_ONLY)
+    if profile.precision_cache is not None:
+        tiers &= PRECISE_TIERS.get(runtime, tiers)
     ranks = set(range(len(model.kind_of_rank)))
     multiple, most, dtypes, states = 1, math.inf, None, None
     for limit in limits:
