@@ -15,7 +15,7 @@ from cost_models.coefficients import (
     optimizer_coefficients,
 )
 from cost_models.collective_laws import collective_law
-from cost_models.software import software_of
+from cost_models.software import kernels_of, software_of
 from cost_models.workload.models import Workload
 from topologies.cluster import Topology
 
@@ -51,10 +51,13 @@ class StepCoefficients(CoefficientsUsed):
             systems.update([law.system] if law else [])
             cards = [out, *((group.remote, group.links.front_end) if group.remote else ())]
             links += [link_coefficients(each.kind, "default-scale-out") for each in cards if each is not None]
-        devices = [device_coefficients(group.accelerators.device) for group in topology.nodes]
+        names = [group.accelerators.device for group in topology.nodes]
+        devices = [device_coefficients(name, kernels_of(workload)) for name in names]
+        if not all(table.pooled for table in workload.tables):
+            devices += map(device_coefficients, names)
         return cls(
             software=software_of(workload),
-            devices=tuple({device.name: device for device in devices}.values()),
+            devices=tuple({device.label: device for device in devices}.values()),
             links=tuple(dict.fromkeys(links)),
             collectives=tuple(file for file in collective_files() if file.name in systems),
             optimizers=(optimizer_coefficients("shampoo"),) if workload.trained_by_shampoo is not None else (),

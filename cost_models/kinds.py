@@ -4,14 +4,13 @@ Every rank of a node group is alike, so that a cost is computed once per kind, n
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from cost_models.arithmetic import ProductRate, product_rates
 from cost_models.beside_products import BesideRates
 from cost_models.between_domains import NOTHING, BetweenDomains, between_domains
 from cost_models.coefficients import (
-    Coefficient,
     CollectiveOperation,
     DeviceCoefficients,
     LinkCoefficients,
@@ -20,32 +19,15 @@ from cost_models.coefficients import (
 )
 from cost_models.collective_laws import CollectiveLaw, Protocol, collective_law
 from cost_models.groups import RankGroup
+from cost_models.lookup_rates import LookupRates, either, launch_s, lookup_rates
 from cost_models.memory_rates import MemoryRates, front_end_rate, memories_below_hbm, usable_bytes
 from cost_models.resources import FRONT_END, PCIE, Resource
 from cost_models.small_products import SmallRates, small_rates
-from cost_models.software import software_of
+from cost_models.software import kernels_of, software_of
 from cost_models.tiers import SHARED_BY
 from cost_models.workload.formats import wire_bytes as wire_bytes_of
 from cost_models.workload.models import Workload
 from topologies.cluster import MemoryTier, NodeGroup, Topology
-
-
-@dataclass(frozen=True)
-class LookupRates:
-    """What a device achieves in lookups; bytes and bytes/s."""
-
-    hbm_bytes_per_s: float
-    l2_bytes_per_s: float
-    l2_reach_bytes: float
-    """Bytes of a table at which 1/sqrt(2) of its reads are served by the L2 cache; 0 without one."""
-    pcie_bytes_per_s: float
-    sector_bytes: float
-    row_s: float = 0.0
-    """Time of a row beyond its bytes."""
-    distinct_row_s: float | None = None
-    """Time of a distinct row of a batch beyond that; None where the caches hold small tables from step to step."""
-    vector_s: float = 0.0
-    """Time of a vector beyond that, with its bag of ids."""
 
 
 @dataclass(frozen=True)
@@ -135,6 +117,9 @@ class RankKind:
     """Those below HBM that it has."""
     memory_bytes: tuple[int, ...]
     """Usable capacity after the reserve of each pool, by memory (see `SHARED_BY`)."""
+    unpooled: "RankKind | None" = None
+    """The rank as tables meet it that are not pooled, beside such as are, where kernels of the software take other
+    times of these; None: it is the same for all tables."""
 
     @property
     def ranks_sharing(self) -> dict[Resource, int]:
@@ -212,7 +197,15 @@ def rank_kinds(
 ) -> tuple[RankKind, ...]:
     """One kind per node group, in the order of the groups; `among` are the ranks that those of a group exchange with,
     where they are not all that there are."""
-    return tuple(_kind(topology, group, workload, (among or world_of(topology))(group)) for group in topology.nodes)
+    own, kinds = kernels_of(workload), []
+    for group in topology.nodes:
+        world, name = (among or world_of(topology))(group), group.accelerators.device
+        plain, device = device_coefficients(name), device_coefficients(name, own)
+        kind = _kind(topology, group, workload, world, device)
+        if device != plain and not all(table.pooled for table in workload.tables):
+            kind = replace(kind, unpooled=_kind(topology, group, workload, world, plain))
+        kinds.append(kind)
+    return tuple(kinds)
 
 
 def domains_per_tower(topology: Topology, workload: Workload) -> int:
@@ -235,14 +228,16 @@ def world_of(topology: Topology) -> Callable[[NodeGroup], RankGroup]:
     return lambda group: RankGroup(group.accelerators.count, min(group.domain_ranks, world), world)
 
 
-def _kind(topology: Topology, group: NodeGroup, workload: Workload, world: RankGroup) -> RankKind:
-    device, software = device_coefficients(group.accelerators.device), software_of(workload)
+def _kind(
+    topology: Topology, group: NodeGroup, workload: Workload, world: RankGroup, device: DeviceCoefficients
+) -> RankKind:
+    software = software_of(workload)
     ranks, domain = group.accelerators.count, world.per_domain
     up = group.links.scale_up
     link = link_coefficients(up.kind if up else "pcie", "default-scale-up")
     port = up.bandwidth if up else group.links.pcie.bandwidth
     hbm = group.accelerators.hbm
-    host_rate = _or(device.copy_bytes_per_s, group.links.pcie.bandwidth * device.pcie_efficiency.value)
+    host_rate = either(device.copy_bytes_per_s, group.links.pcie.bandwidth * device.pcie_efficiency.value)
     all_reduce = _protocols("all_reduce", group, domain, _rate(link, port, link.all_reduce_efficiency.value))
     towers = domains_per_tower(topology, workload)
     beyond, in_tower = _beyond(topology, group, world, all_reduce[-1].bytes_per_s, towers, software.exchange_in_phases)
@@ -255,19 +250,19 @@ def _kind(topology: Topology, group: NodeGroup, workload: Workload, world: RankG
         group_ranks=ranks * group.count,
         domain_ranks=domain,
         tower_domains=towers,
-        lookup=_lookup_rates(group, device, host_rate),
-        lookup_launch_s=_launch_s(device.lookup_launch_s, software.forward_launch_s),
-        update_launch_s=_launch_s(device.update_launch_s, software.backward_launch_s),
+        lookup=lookup_rates(group, device, host_rate),
+        lookup_launch_s=launch_s(device.lookup_launch_s, software.forward_launch_s),
+        update_launch_s=launch_s(device.update_launch_s, software.backward_launch_s),
         update_passes=device.update_passes_per_lookup.value if device.update_passes_per_lookup else None,
-        update_row_s=_or(device.update_row_s, 0.0),
+        update_row_s=either(device.update_row_s, 0.0),
         sorts_ids_apart=device.update_row_s is None and device.update_passes_per_lookup is None,
-        update_distinct_row_s=_or(device.update_distinct_row_s, 0.0),
-        update_row_passes=_or(device.update_passes_per_row, software.row_update_passes.value),
-        id_cut_s=_or(device.id_cut_s, 0.0),
+        update_distinct_row_s=either(device.update_distinct_row_s, 0.0),
+        update_row_passes=either(device.update_passes_per_row, software.row_update_passes.value),
+        id_cut_s=either(device.id_cut_s, 0.0),
         dense_update_s=1 / device.dense_update_bytes_per_s.value if device.dense_update_bytes_per_s else 0.0,
         regroup_s=1 / device.regroup_bytes_per_s.value if device.regroup_bytes_per_s else 0.0,
-        regroup_piece_s=_or(device.regroup_piece_s, 0.0),
-        hbm_bytes_per_s=_or(device.stream_bytes_per_s, hbm.bandwidth * device.activation_efficiency.value),
+        regroup_piece_s=either(device.regroup_piece_s, 0.0),
+        hbm_bytes_per_s=either(device.stream_bytes_per_s, hbm.bandwidth * device.activation_efficiency.value),
         products=product_rates(group, workload.dense.dtype, device, alone=alone),
         small_products=small_rates(group, workload.dense.dtype, device, alone=alone, pads=pads),
         beside=BesideRates.of(workload, software),
@@ -292,33 +287,6 @@ def _kind(topology: Topology, group: NodeGroup, workload: Workload, world: RankG
         memories=memories_below_hbm(group, device, host_rate),
         memory_bytes=usable_bytes(group),
     )
-
-
-def _lookup_rates(group: NodeGroup, device: DeviceCoefficients, host_bytes_per_s: float) -> LookupRates:
-    """Rates of a lookup on a device of the group."""
-    hbm, l2_bytes = group.accelerators.hbm, group.accelerators.l2 or 0
-    rate = _or(device.lookup_bytes_per_s, hbm.bandwidth * device.lookup_efficiency.value)
-    return LookupRates(
-        hbm_bytes_per_s=rate,
-        l2_bytes_per_s=rate * device.l2_speedup.value,
-        l2_reach_bytes=_or(device.l2_reach_bytes, l2_bytes * device.l2_reach.value),
-        pcie_bytes_per_s=host_bytes_per_s,
-        sector_bytes=device.sector_bytes.value,
-        row_s=_or(device.lookup_row_s, 0.0),
-        distinct_row_s=device.lookup_distinct_row_s.value if device.lookup_distinct_row_s else None,
-        vector_s=_or(device.lookup_vector_s, 0.0),
-    )
-
-
-def _or(measured: Coefficient | None, otherwise: float) -> float:
-    """What was measured of a device, or a share of its data sheet."""
-    return otherwise if measured is None else measured.value
-
-
-def _launch_s(measured: Coefficient | None, otherwise: Coefficient) -> float:
-    """Fixed time of a pass's kernels: as measured on the device, unless the software's are captured in a graph, where
-    launching them is part of the step's overhead."""
-    return _or(measured, otherwise.value) if otherwise.value else 0.0
 
 
 def _balanced_wire_bytes(workload: Workload, world: int, domain: int) -> float:

@@ -59,6 +59,9 @@ class Lookup:
     ) -> None:
         table = blocks.table
         self._kind, self._software, self._blocks, self._tables = kind, software, blocks, tables
+        self._of_unpooled: Lookup | None = None
+        if kind.unpooled is not None and not tables.pooled[table].all():
+            self._of_unpooled = Lookup(tables, blocks, kind.unpooled, batching, software)
         replicated = blocks.sharding == DATA_PARALLEL
         self._samples: Floats = np.where(replicated, batching.samples_per_rank, batching.global_samples)
         self._samples_per_rank = batching.samples_per_rank
@@ -138,6 +141,22 @@ class Lookup:
 
     def forward(self) -> Loads:
         """Ids and rows read, pooled outputs written; UVM rows come over PCIe while the kernel waits."""
+        other = self._of_unpooled
+        return self._forward() if other is None else self._by_kernel(self._forward(), other.forward())
+
+    def _by_kernel(self, pooled: Loads, unpooled: Loads) -> Loads:
+        """The loads of blocks of tables that are pooled, and of the others, each of its own kernels."""
+        is_pooled = self._tables.pooled[self._blocks.table] == 1
+        return {
+            resource: BlockLoad(
+                np.where(is_pooled, load.fixed, unpooled[resource].fixed),
+                np.where(is_pooled, load.by_rows, unpooled[resource].by_rows),
+                np.where(is_pooled, load.everywhere, unpooled[resource].everywhere),
+            )
+            for resource, load in pooled.items()
+        }
+
+    def _forward(self) -> Loads:
         kind, software, reads = self._kind, self._software, self._reads
         ids, outputs = terms.stream(reads, kind.lookup)
         rows = terms.read_rows(self._on_device, kind.lookup)
@@ -261,6 +280,10 @@ class Lookup:
 
         State of a table in byte-addressable memory stays there, whether or not its rows are cached.
         """
+        other = self._of_unpooled
+        return self._backward() if other is None else self._by_kernel(self._backward(), other.backward())
+
+    def _backward(self) -> Loads:
         kind, software, tables = self._kind, self._software, self._tables
         by_optimizer = software.backward_passes.by_optimizer
         pooled_passes = np.array([by_optimizer[name] for name in tables.optimizer])
@@ -291,6 +314,11 @@ class Lookup:
     def id_sort(self) -> Floats:
         """[n] seconds on the device that sorting ids by row takes of `backward`; of a calibrated device it is part of
         each lookup's time."""
+        if self._of_unpooled is not None:
+            return np.where(self._tables.pooled[self._blocks.table] == 1, self._id_sort(), self._of_unpooled.id_sort())
+        return self._id_sort()
+
+    def _id_sort(self) -> Floats:
         if not self._kind.sorts_ids_apart:
             return np.zeros(len(self._blocks))
         return terms.id_sort(self._lookups, self._kind.lookup, self._software)

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from cost_models.coefficients import SoftwareCoefficients
-from cost_models.kinds import LookupRates, RankKind
+from cost_models.kinds import RankKind
+from cost_models.lookup_rates import LookupRates
 from cost_models.memory_rates import MemoryRates
 from cost_models.shards import Floats
 

@@ -147,6 +147,11 @@ def _of_mode(software: SoftwareCoefficients, mode: SoftwareMode | None) -> Softw
     return software.model_copy(update={"activation_passes": software.counted_passes})
 
 
+def kernels_of(workload: Workload) -> str | None:
+    """The software whose kernels look up a workload's pooled tables; None without such: other tables have others."""
+    return workload.software if any(table.pooled for table in workload.tables) else None
+
+
 def software_of(workload: Workload) -> SoftwareCoefficients:
     """The software profile of a workload, with the fixed overhead that it states or that its mode has."""
     software = _of_mode(software_coefficients(workload.software), workload.software_mode)

@@ -60,6 +60,7 @@ from cost_models.shards import (
     state_memory,
 )
 from cost_models.small_products import NO_TIME
+from cost_models.software import kernels_of
 from cost_models.step_costs import StepCosts
 from cost_models.step_evidence import link_inside, told_by_steps
 
@@ -107,9 +108,10 @@ _EFFICIENCY |= {Resource(name): row.efficiency for name, row in MEMORIES.items()
 """The device coefficient of the share of a rate that is achieved; of the others the data sheet is all that is known."""
 
 
-def is_measured(name: str, device: str) -> bool:
-    """Whether a coefficient of a device rests on data of that device, not on what others achieve."""
-    evidence: Evidence = getattr(device_coefficients(device), name)
+def is_measured(name: str, device: str, software: str | None = None) -> bool:
+    """Whether a coefficient of a device rests on data of that device, not on what others achieve; `software` is the
+    one whose kernels look tables up."""
+    evidence: Evidence = getattr(device_coefficients(device, software), name)
     if evidence != getattr(device_coefficients("default"), name):  # a value of its own
         return is_of(evidence, device)
     return bool(evidence.fitted_on) and is_of(evidence, device)
@@ -241,7 +243,7 @@ class _StageErrors:
         return Cause(name, self._group.name, seconds / self._seconds, DATA_SHEET_90, "spec")
 
     def _of(self, where: str, name: str, seconds: float, case: dict[Quantity, float]) -> Cause:
-        device = device_coefficients(self._device)
+        device = device_coefficients(self._device, kernels_of(self._model.workload))
         instead = _MEASURED_INSTEAD.get((where, name))
         measured = None if instead is None else getattr(device, instead)
         covers = not isinstance(measured, DtypeCoefficient) or self._model.workload.dense.dtype in measured.by_dtype
@@ -253,8 +255,10 @@ class _StageErrors:
         if where == "software":
             return Cause(f"{name} of {record.name}", record.name, share, error, evidence.kind, evidence)
         label = f"{name} of {self._device}"
-        if is_measured(name, self._device):
-            return Cause(label, self._device, share, error, evidence.kind, evidence)
+        if is_measured(name, self._device, device.kernels_of):
+            is_own = evidence == getattr(device_coefficients(self._device), name)
+            source = self._device if is_own else device.label
+            return Cause(f"{name} of {source}", source, share, error, evidence.kind, evidence)
         if record.name == "default":
             label = f"device {self._device}"
         return Cause(label, self._device, share, error, "spec", evidence)

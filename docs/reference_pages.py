@@ -162,6 +162,7 @@ FOLDERS: dict[str, tuple[str, type[BaseModel]]] = {
     "links": ("Links", records.LinkCoefficients),
     "collectives": ("Collectives", records.CollectiveCoefficients),
     "software": ("Software", records.SoftwareCoefficients),
+    "kernels": ("Kernels of pooled tables, by software and device", BaseModel),
     "host": ("Host", records.HostCoefficients),
     "optimizers": ("Optimizers of the dense part", records.OptimizerCoefficients),
     "planners": ("Ratings of other planners", BaseModel),

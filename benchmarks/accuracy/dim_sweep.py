@@ -15,7 +15,7 @@ from cost_models import lookup_terms as terms
 from cost_models.calibration.robust import Fit, fit
 from cost_models.coefficients import harness_coefficients
 from cost_models.error_bars import band
-from cost_models.kinds import LookupRates
+from cost_models.lookup_rates import LookupRates
 
 HARNESS, HBM_BYTES_PER_S, L2_BYTES, SECTOR_BYTES = "torchrec-pr-2365", 2.039e12, 40 * 2**20, 32
 FITTED = ("lookup_efficiency", "l2_reach", "l2_speedup", "launch_s")

@@ -17,7 +17,7 @@ from cost_models import lookup_terms as terms
 from cost_models.calibration.robust import Fit, fit
 from cost_models.coefficients import Quantity, SoftwareCoefficients, device_coefficients, software_coefficients
 from cost_models.error_bars import band, error_90
-from cost_models.kinds import LookupRates
+from cost_models.lookup_rates import LookupRates
 
 DEVICE, SOFTWARE = "H100-SXM5-80GB", "torchrec"
 HBM_BYTES_PER_S, PCIE_BYTES_PER_S, L2_BYTES = 3.352e12, 63e9, 50 * 2**20

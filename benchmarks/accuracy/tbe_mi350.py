@@ -15,7 +15,7 @@ from cost_models import lookup_terms as terms
 from cost_models.calibration.robust import Fit, fit
 from cost_models.coefficients import device_coefficients, software_coefficients
 from cost_models.error_bars import band, error_90
-from cost_models.kinds import LookupRates
+from cost_models.lookup_rates import LookupRates
 from cost_models.power_laws import unique_rows
 from cost_models.workload.loading import load_workload
 

@@ -10,7 +10,7 @@ from cost_models import lookup_terms as terms
 from cost_models.calibration.robust import Fit, fit
 from cost_models.coefficients import device_coefficients, harness_coefficients
 from cost_models.error_bars import band
-from cost_models.kinds import LookupRates
+from cost_models.lookup_rates import LookupRates
 
 HARNESS, DEVICE = "ugache", "V100-SXM2-32GB"
 HBM_BYTES_PER_S, PCIE_BYTES_PER_S, NVLINK_BYTES_PER_S = 0.9e12, 15.75e9, 150e9

@@ -11,7 +11,7 @@ from cost_models import lookup_terms as terms
 from cost_models.calibration.laws import Law
 from cost_models.calibration.robust import UndeterminedError
 from cost_models.coefficients import software_coefficients
-from cost_models.kinds import LookupRates
+from cost_models.lookup_rates import LookupRates
 from cost_models.shards import Floats
 from cost_models.workload.formats import FORMATS
 

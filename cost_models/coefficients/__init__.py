@@ -72,6 +72,7 @@ __all__ = (
     "device_coefficients",
     "forget",
     "harness_coefficients",
+    "kernel_files",
     "link_coefficients",
     "names_of_files",
     "optimizer_coefficients",
@@ -86,6 +87,8 @@ USER_DIRECTORY = "PLANNER_COEFFICIENTS"
 _OF_STEPS = {"flop_utilization", "product_edge", "product_inner_edge"}
 _OF_KERNELS = {"kernel_utilization", "kernel_edge", "kernel_inner_edge"}
 """What takes the place of those for some software (`DeviceCoefficients`); a file that states the former means them."""
+_OF_LOOKUPS = ("lookup_", "update_", "l2_")
+"""How the names begin of what a file of kernels says: one fit, of which a part holds only beside the rest."""
 Place = tuple[str, str, str]
 """Where a value stands: folder, file, name."""
 _replaced: dict[Place, float] = {}
@@ -123,10 +126,15 @@ def _validate_anew() -> None:
 
 
 def _read(
-    path: Path, model: type[CoefficientSet], base: Path | None = None, between: Path | None = None
+    path: Path,
+    model: type[CoefficientSet],
+    base: Path | None = None,
+    between: Path | None = None,
+    over: Path | None = None,
 ) -> CoefficientSet:
+    """What a file says, over `base` and what is `between`, and `over` it what replaces parts of it."""
     data: dict[str, Any] = {}
-    for each in (base, between, path):
+    for each in (base, between, path, over):
         if each is not None:
             own = _values(each)
             if _OF_STEPS & own.keys():  # no older figures of products by themselves stand before those
@@ -171,22 +179,40 @@ def _shipped(folder: str, name: str) -> Path | None:
 
 
 @cache
-def device_coefficients(device: str) -> DeviceCoefficients:
+def device_coefficients(device: str, software: str | None = None) -> DeviceCoefficients:
     """Those of a device; the default's, under the name `default`, where the device has no file.
 
     A file of the directory that USER_DIRECTORY names goes first; what it leaves out is the shipped file's of the
-    device, or the default's.
+    device, or the default's. `software` is the one whose kernels look tables up that are pooled: where these were
+    measured on the device, they are as measured, unless a file of that directory says otherwise of lookups.
     """
     directory = _DIRECTORY / "devices"
     default = directory / "default.yaml"
+    own = _shipped("devices", device)
+    kernels = None if software is None else _shipped("kernels", f"{software}.{device}")
     for path in _own_files():
         if not _is_of_collectives(path) and _document(path).data.get("name") == device:
-            return _read(path, DeviceCoefficients, base=default, between=_shipped("devices", device))
-    own = _shipped("devices", device)
+            kernels = None if _differs_in_lookups(path, own) else kernels
+            return _read(path, DeviceCoefficients, base=default, between=own, over=kernels)
     if own is None:
         return _read(default, DeviceCoefficients)
     same = _document(own).data.get("same_chip_as")
-    return _read(own, DeviceCoefficients, base=default, between=directory / f"{same}.yaml" if same else None)
+    between = directory / f"{same}.yaml" if same else None
+    return _read(own, DeviceCoefficients, base=default, between=between, over=kernels)
+
+
+def _differs_in_lookups(path: Path, shipped: Path | None) -> bool:
+    """Whether a file says anything of lookups and updates that the shipped one of the device does not."""
+    known = {} if shipped is None else _document(shipped).data
+    return any(
+        name.startswith(_OF_LOOKUPS) and value != known.get(name) for name, value in _document(path).data.items()
+    )
+
+
+def kernel_files() -> list[tuple[str, str]]:
+    """(device, software) of the files of kernels, in their order."""
+    stems = sorted(path.stem for path in (_DIRECTORY / "kernels").glob("*.yaml"))
+    return [(device, software) for software, _, device in (stem.partition(".") for stem in stems)]
 
 
 @cache

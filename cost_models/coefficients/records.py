@@ -54,6 +54,9 @@ class DeviceCoefficients(NamedCoefficients):
 
     same_chip_as: str | None = None
     """Another device whose file gives what this one leaves out."""
+    kernels_of: Annotated[str | None, NEWER] = None
+    """The software whose kernels of pooled tables were measured on the device, and replace what its own file and the
+    software's say of lookups and updates. Unset: none, or what holds of every other software and of unpooled tables."""
     lookup_efficiency: Coefficient
     sector_bytes: Coefficient
     flop_utilization: Coefficient
@@ -133,6 +136,11 @@ class DeviceCoefficients(NamedCoefficients):
     counted."""
     matmul_flops_per_s: DtypeCoefficient | None = None
     """Rate of matrix products by data type, instead of flop_utilization."""
+
+    @property
+    def label(self) -> str:
+        """The device, and the software whose kernels are meant."""
+        return self.name if self.kernels_of is None else f"{self.name} (kernels of {self.kernels_of})"
 
     @model_validator(mode="after")
     def _laws_are_whole(self) -> Self:

@@ -80,7 +80,13 @@ class LookupWork:
 
     def all(self) -> dict[str, Floats]:
         """The lookup, the update, cache misses, and what is stashed meanwhile."""
-        return self._looked_up() | self._updated() | self._fetched() | {"stashed_bytes": self._stashed()}
+        found = self._looked_up() | self._updated() | self._fetched() | {"stashed_bytes": self._stashed()}
+        if self._kind.unpooled is None:
+            return found
+        counts = self._counts
+        others = LookupWork(counts, self._kind.unpooled, self._software, self._factor).all()
+        is_pooled = counts.tables.pooled[counts.table] == 1
+        return {name: np.where(is_pooled, each, others[name]) for name, each in found.items()}
 
     def _looked_up(self) -> dict[str, Floats]:
         """Ids in, rows in (some out of L2, or over PCIe), vectors out."""

@@ -130,7 +130,7 @@ def coefficient_sources(used: CoefficientsUsed) -> CoefficientSources:
     return CoefficientSources(
         fingerprint=f"sha256:{digest}",
         software=used.software.name,
-        devices=tuple(device.name for device in used.devices),
+        devices=tuple(device.label for device in used.devices),
         links=tuple(link.name for link in used.links),
         kinds=dict(sorted(kinds.items())),
     )

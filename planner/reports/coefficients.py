@@ -13,6 +13,7 @@ from cost_models.coefficients import (
     SoftwareCoefficients,
     collective_files,
     device_coefficients,
+    kernel_files,
     link_coefficients,
     names_of_files,
     optimizer_coefficients,
@@ -40,6 +41,7 @@ def records(name: str | None = None) -> list[dict[str, Cell]]:
 
 def _files() -> Iterator[NamedCoefficients]:
     yield from map(device_coefficients, names_of_files("devices"))
+    yield from (device_coefficients(device, software) for device, software in kernel_files())
     yield from (link_coefficients(name, "default-scale-out") for name in names_of_files("links"))
     yield from map(software_coefficients, names_of_files("software"))
     yield optimizer_coefficients("shampoo")
@@ -59,15 +61,20 @@ def _of_file(file: NamedCoefficients, device: str | None = None) -> Iterator[dic
     if isinstance(file, CollectiveCoefficients):
         yield from _laws(file)
         return
+    is_of_kernels = isinstance(file, DeviceCoefficients) and file.kernels_of is not None
+    plain = device_coefficients(file.name) if is_of_kernels else None  # of which the rest is
+    label = file.label if isinstance(file, DeviceCoefficients) else file.name
     for name in type(file).model_fields:
         value = getattr(file, name)
+        if plain is not None and value == getattr(plain, name):
+            continue
         if isinstance(value, Evidence):
             elsewhere = on is not None and not is_of(value, on) and value.elsewhere_90 is not None
             residual = value.elsewhere_90 if elsewhere else value.residual_90
             valid = [f"{each.quantity} {each.low:g} to {each.high:g}" for each in value.valid]
             if value.fitted_on:
                 valid.append(f"on {', '.join(value.fitted_on)}; elsewhere {value.elsewhere_90 or 0:.0%}")
-            yield _record(file.name, name, shown(value), value.unit, value.kind, residual, valid, value.source)
+            yield _record(label, name, shown(value), value.unit, value.kind, residual, valid, value.source)
     if isinstance(file, SoftwareCoefficients) and file.steps is not None:
         steps = file.steps
         valid = [f"{each.quantity} {each.low:g} to {each.high:g}" for each in steps.valid]
