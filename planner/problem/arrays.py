@@ -14,6 +14,7 @@ Every block is placed on its own. The step that a placement takes is
 and load[c, i] sums, over the ranks that use instance i, their base load and what the placed blocks ask of them.
 """
 
+import weakref
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -302,12 +303,12 @@ class Problem:
     @cached_property
     def extremes(self) -> Extremes:
         """What blocks ask at most, each by itself."""
-        return Extremes(self)
+        return Extremes(weakref.proxy(self))
 
     @cached_property
     def row_shares(self) -> RowShares:
         """What each rank of a block's site holds of the table's rows."""
-        return RowShares(self)
+        return RowShares(weakref.proxy(self))
 
 
 def _with_nothing(first: Floats, *others: Floats) -> Floats:

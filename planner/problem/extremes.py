@@ -22,6 +22,7 @@ class Extremes:
     """What the blocks of one problem ask for at most, each by itself; `planner.problem.arrays` explains the letters."""
 
     problem: "Problem"
+    """By a weak reference, as the problem holds these: arrays of a cycle stay until Python looks for cycles."""
 
     @cached_property
     def pool_demand(self) -> Floats:

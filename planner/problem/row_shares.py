@@ -18,6 +18,7 @@ class RowShares:
     """The shares of all blocks of one problem; `planner.problem.arrays` explains the letters."""
 
     problem: "Problem"
+    """By a weak reference, as the problem holds these."""
     _known: dict[tuple[int, int, int], Floats] = field(default_factory=dict)
     """Shares that were asked for before: a local search asks for the same ones all the time."""
 

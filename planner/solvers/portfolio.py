@@ -84,6 +84,7 @@ class Portfolio:
             self.advance(self._level + 1)
         if effort == 0 and self._search is not None:
             self._end_without_passes(self._search)
+        self._known.clear()  # each of these holds it, too: their arrays would stay until Python looks for cycles
 
     def _end_without_passes(self, search: Deepening) -> None:
         """End a search that was asked for no pass; with one, where the starts are so far above the bound that they ask

@@ -1,5 +1,6 @@
 """Restrictions beside the whole: a wider choice is never worse, nor is more effort."""
 
+import gc
 import itertools
 
 import numpy as np
@@ -19,6 +20,7 @@ from planner.problem.arrays import Problem
 from planner.problem.load_state import load_state
 from planner.solvers.incumbent import OPTIMAL_GAP
 from planner.solvers.limits import SearchLimits
+from planner.solvers.portfolio import Portfolio
 from planner.solvers.search import solve
 from tests.oracles.instances import node_group, topology, workload
 from topologies.cluster import Topology
@@ -165,3 +167,23 @@ def test_every_tier_is_no_worse_than_the_cached_one(effort: int) -> None:
         formulation = with_own_fractions(Formulation.of(of, policy))
         steps.append(step_s(formulation.options, formulation.problem, SearchLimits(effort=effort)))
     assert steps[0] <= steps[1] * (1 + SearchLimits().gap)
+
+
+def test_a_search_leaves_no_problem_behind() -> None:
+    """Nor a portfolio, without Python's look for cycles, which comes too late where arrays have gigabytes."""
+    formulation = Formulation.of(planning_model("physical", *inputs(0), Policy()), Policy())
+    gc.collect()
+    before = _alive()
+    gc.disable()
+    try:
+        found = solve(formulation.problem, SearchLimits(effort=1), None, restrictions(formulation.options))
+        after = _alive()
+    finally:
+        gc.enable()
+    assert found.placement is not None
+    assert after == before
+
+
+def _alive() -> list[int]:
+    every = gc.get_objects()
+    return [sum(type(each) is kind for each in every) for kind in (Problem, Portfolio)]  # a proxy is an instance, too
