@@ -290,7 +290,7 @@ class CostModel(ABC):
             load[self.kind_of_rank == k] += opened @ of_kind.everywhere
         for begin in range(0, len(which), SHARDS_AT_ONCE):
             some = slice(begin, begin + SHARDS_AT_ONCE)
-            share = placed.rows[some] / self.tables.rows[placed.blocks.table[some]]
+            share = placed.rows[some] / self.tables.rows[distinct.table[which[some]]]
             self._add_shards(load, stored, costs, (which[some], placed.rank[some], share))
         return load, stored
 

@@ -1,8 +1,8 @@
 """The words for shards, and shards as arrays: the common currency of estimator, solver, verifier and simulator."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, fields
+from functools import cached_property, partial
 from typing import Literal
 
 import numpy as np
@@ -264,6 +264,35 @@ class Blocks:
             None if self.state is None else self.state[index],
             None if self.holders is None else self.holders[index],
         )
+
+    def repeated(self, counts: Ints) -> "Blocks":
+        """Each of these `counts` [n] times, at least once, one after the other."""
+        return _RepeatedBlocks(self, counts)
+
+
+class _RepeatedBlocks(Blocks):
+    """Blocks of which many are the same, as of shards of tables that thousands of ranks hold: each is kept once. An
+    array [n] is made when it is asked for, and not kept."""
+
+    def __init__(self, blocks: Blocks, counts: Ints) -> None:
+        kept, which = blocks.distinct
+        self.__dict__["distinct"] = kept, np.repeat(which.astype(np.int32), counts)
+
+    def __len__(self) -> int:
+        return len(self.distinct[1])
+
+    def take(self, index: Ints | slice) -> Blocks:
+        kept, which = self.distinct
+        return kept.take(which[index])
+
+    def _of_each(self, name: str) -> NDArray[np.generic] | None:
+        kept, which = self.distinct
+        values = getattr(kept, name)
+        return None if values is None else values[which]
+
+
+for _field in fields(Blocks):
+    setattr(_RepeatedBlocks, _field.name, property(partial(_RepeatedBlocks._of_each, name=_field.name)))
 
 
 @dataclass(frozen=True)

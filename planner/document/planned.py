@@ -103,36 +103,35 @@ def placed_shards(plan: Plan) -> PlacedShards:
 
 def placed_tables(tables: Sequence[TablePlan]) -> PlacedShards:
     """`placed_shards` of tables that are in the order of their workload."""
-    sizes = [len(table.shards) for table in tables]
-    number, column_start = np.repeat(np.arange(len(tables)), sizes), _joined(tables, "column_start")
+    begins = [run_starts(table.shards.column_start, table.shards.columns) for table in tables]
+    runs = [*map(len, begins)]
+    number = np.repeat(np.arange(len(tables)), runs)
+    columns, column_start = (_joined(tables, name, begins) for name in ("columns", "column_start"))
+    lengths = [np.diff(begin, append=len(table.shards)) for begin, table in zip(begins, tables, strict=True)]
+    count = np.concatenate(lengths)
 
     def spread(values: Iterable[float]) -> np.ndarray:
-        return np.repeat(np.array(list(values)), sizes)
+        return np.repeat(np.array(list(values)), runs)
 
-    starts = run_starts(number, column_start)
-    place = number[starts] * (int(column_start.max(initial=0)) + 1) + column_start[starts]
-    opens = np.zeros(len(number), dtype=bool)
-    opens[starts[np.unique(place, return_index=True)[1]]] = True
+    place = number * (int(column_start.max(initial=0)) + 1) + column_start
+    opens = np.zeros(count.sum(), dtype=bool)
+    opens[(np.cumsum(count) - count)[np.unique(place, return_index=True)[1]]] = True
+    holders = [len(table.shards) * SHARDING_ROWS[table.sharding].cuts_into_sites for table in tables]
     blocks = Blocks(
         table=number,
         sharding=spread(SHARDINGS.index(table.sharding) for table in tables),
         tier=spread(PLACEMENT_TIERS.index(table.tier) for table in tables),
-        columns=_joined(tables, "columns"),
+        columns=columns,
         cache_fraction=spread(float(table.cache_fraction or 0.0) for table in tables),
         dtype=spread(DTYPES.index(table.dtype) for table in tables),
         state=spread(STATE_PLACES.index(table.optimizer_state) for table in tables),
-        holders=_holders(tables),
+        holders=spread(holders) if any(SHARDING_ROWS[table.sharding].cuts_into_sites for table in tables) else None,
     )
-    return PlacedShards(blocks, rank=_joined(tables, "rank"), rows=_joined(tables, "rows"), opens_block=opens)
+    rank, rows = _joined(tables, "rank"), _joined(tables, "rows")
+    return PlacedShards(blocks.repeated(count), rank, rows, opens_block=opens)
 
 
-def _holders(tables: Sequence[TablePlan]) -> Ints | None:
-    """[n] the ranks of each table, where its sharding leaves open how many; None where no table's does."""
-    if not any(SHARDING_ROWS[table.sharding].cuts_into_sites for table in tables):
-        return None
-    sizes = [len(table.shards) for table in tables]
-    return np.repeat([n * SHARDING_ROWS[t.sharding].cuts_into_sites for n, t in zip(sizes, tables, strict=True)], sizes)
-
-
-def _joined(tables: Sequence[TablePlan], field: str) -> Ints:
-    return np.concatenate([getattr(table.shards, field) for table in tables])
+def _joined(tables: Sequence[TablePlan], field: str, at: Sequence[Ints] | None = None) -> Ints:
+    """[n] the field of all shards of the tables, or of those `at` some positions of each."""
+    every = [getattr(table.shards, field) for table in tables]
+    return np.concatenate(every if at is None else [values[some] for values, some in zip(every, at, strict=True)])

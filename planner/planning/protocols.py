@@ -273,15 +273,17 @@ def _raised(known: KnownBounds, protocols: Protocols, bound: Bound, outcome: Out
 def shards_of(formulation: Formulation, placement: Placement) -> PlacedShards:
     """The shards of a placement, block by block."""
     problem, begun = formulation.problem, set[int]()
-    none = np.zeros(0, dtype=np.int64)
-    ranks, rows, opens = [none], [none], [none.astype(bool)]
+    ranks, rows, counts, opens = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)], list[int](), list[bool]()
     for block, place in zip(placement.item_block.tolist(), placement.item_place.tolist(), strict=True):
         members, _, held = rank_rows(problem, block, place)
         ranks.append(members)
         rows.append(held)
-        is_part = problem.option_apart[problem.block_option[block]]
-        opens.append((np.arange(len(members)) == 0) & (not is_part or problem.block_option[block] not in begun))
-        begun.add(int(problem.block_option[block]))
-    of_item = np.repeat(placement.item_block, [len(each) for each in ranks[1:]])
-    blocks = formulation.options.blocks.take(of_item)
-    return PlacedShards(blocks, np.concatenate(ranks), np.concatenate(rows), np.concatenate(opens))
+        counts.append(len(members))
+        option = int(problem.block_option[block])
+        opens.append(not problem.option_apart[option] or option not in begun)
+        begun.add(option)
+    count = np.array(counts, dtype=np.int64)
+    first = np.zeros(count.sum(), dtype=bool)
+    first[np.cumsum(count) - count] = opens
+    blocks = formulation.options.blocks.take(placement.item_block).repeated(count)
+    return PlacedShards(blocks, np.concatenate(ranks), np.concatenate(rows), first)

@@ -78,9 +78,16 @@ class Sites:
         """The ranks of the site at a place."""
         return self._ranks[place]
 
+    @cached_property
+    def _every(self) -> Ints:
+        """[W] all ranks, of which millions of shards share one array."""
+        every = np.arange(len(self.of_rank))
+        every.flags.writeable = False
+        return every
+
     def members(self, place: int) -> Ints:
         """The same one by one."""
-        return np.asarray(np.arange(len(self.of_rank))[self._ranks[place]])
+        return np.asarray(self._every[self._ranks[place]])
 
     def sum(self, values: Floats) -> Floats:
         """[..., N] the sums of values [..., W] over the ranks of each site."""

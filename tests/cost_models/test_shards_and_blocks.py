@@ -1,5 +1,6 @@
 """Two ways of summing a placement that agree: shard by shard, and block by block."""
 
+from dataclasses import fields
 from functools import cache
 
 import numpy as np
@@ -83,6 +84,27 @@ def test_distinct_blocks_are_each_once(seed: int) -> None:
     once = [tuple(each) for each in zip(*_fields(distinct), strict=True)]
     assert len(set(once)) == len(once) == len(set(told))
     assert [once[number] for number in which.tolist()] == told
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_repeated_blocks_are_those_written_out(seed: int) -> None:
+    """Field by field, in any part, and told apart in the same order, which sums of loads follow."""
+    blocks, random = placed(seed)[2].blocks, np.random.default_rng(seed)
+    every = [getattr(blocks, each.name) for each in fields(Blocks)]
+    blocks = Blocks(*(np.array(values) if values is not None else None for values in every))
+    counts = random.integers(1, 5, len(blocks))
+    repeated, written = blocks.repeated(counts), blocks.take(np.repeat(np.arange(len(blocks)), counts))
+    some = random.permutation(len(written))[: len(written) // 2]
+    pairs = [
+        (repeated, written),
+        (repeated.take(some), written.take(some)),
+        (repeated.distinct[0], written.distinct[0]),
+    ]
+    assert len(repeated) == len(written)
+    assert np.array_equal(repeated.distinct[1], written.distinct[1])
+    for one, other in pairs:
+        for each in fields(Blocks):
+            assert np.array_equal(getattr(one, each.name), getattr(other, each.name)), each.name
 
 
 def _fields(blocks: Blocks) -> list[list[float]]:
