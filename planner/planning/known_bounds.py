@@ -60,7 +60,13 @@ class AtProtocols:
     def _beside(self, protocols: Protocols) -> Protocols | None:
         """The same with sums around all ranks, where these are without and what is made there is kept: most of it is
         the same."""
-        return self._formulation.model.at_protocols(protocols).around if self._is_kept else None
+        around = self._formulation.model.at_protocols(protocols).around
+        return around if around is not None and self._keeps(around) else None
+
+    def _keeps(self, protocols: Protocols) -> bool:
+        """Whether what is made there is kept: of a large formulation, at its own protocols, where a search mostly
+        begins."""
+        return self._is_kept or protocols == self._formulation.model.protocols
 
     def fluid(self, protocols: Protocols) -> Fluid:
         """Return its relaxation."""
@@ -93,7 +99,7 @@ class AtProtocols:
 
     def _made(self, kept: dict[Protocols, Made], protocols: Protocols, make: Callable[[], Made]) -> Made:
         made = kept[protocols] if protocols in kept else make()
-        if self._is_kept:
+        if self._keeps(protocols):
             kept[protocols] = made
         return made
 

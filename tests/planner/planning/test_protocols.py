@@ -139,6 +139,25 @@ def test_costs_at_each_protocol_are_worked_out_once(monkeypatch: pytest.MonkeyPa
             np.testing.assert_array_equal(getattr(kept, name), getattr(expected[each], name))
 
 
+def test_of_a_large_formulation_its_own_protocols_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search that begins there begins with their relaxation; bounds are those that come of keeping all."""
+    formulation = Formulation.of(cost_model("physical", CLUSTER, workload(TABLES)), Policy())
+    bound = relaxed(formulation.problem)
+    assert isinstance(bound, Bound)
+    of_all = bounds_elsewhere(formulation, bound, KnownBounds(formulation))
+    monkeypatch.setattr("planner.planning.known_bounds.MOST_KEPT", 0)
+    known = KnownBounds(formulation)
+    assert known.at.bound(formulation.model.protocols) is not None
+    assert known.at.relaxation(formulation) is not None
+    proven = bounds_elsewhere(formulation, bound, known)
+    assert [(each.protocols, each.bound.seconds) for each in proven] == [
+        (each.protocols, each.bound.seconds) for each in of_all
+    ]
+    others = [each.protocols for each in proven]
+    assert known.at.formulation(others[0]) is not known.at.formulation(others[0])
+    assert not any(map(known.at.is_solved, others))
+
+
 @pytest.mark.parametrize("seed", [18, 20, 26, 51, 78, 85])
 def test_no_bound_that_is_told_is_above_a_plan(seed: int) -> None:
     """Of these, a search at one protocol proves more than a plan takes at others."""
