@@ -11,7 +11,7 @@ from planner.formulation.checkpoint_choices import with_settled_checkpointing
 from planner.formulation.dense_choices import with_settled_sharding
 from planner.formulation.policy import Policy
 from planner.formulation.slow_widths import slow_widths
-from planner.formulation.unlike_parts import unlike_parts
+from planner.formulation.unlike_parts import unlike_kernels, unlike_parts
 from planner.formulation.unused_inputs import (
     unused_of_dense,
     unused_of_ingestion,
@@ -53,6 +53,7 @@ def input_warnings(
         in_groups = policy.replicas is not None if in_groups is None else in_groups
         of_links = (*unused_of_links(stepped_on, workload), *unlike_parts(stepped_on, in_groups=in_groups))
         of_links += tuple(unused_of_reserve(stepped_on, policy))
+        of_links += tuple(unlike_kernels(stepped_on, priced_as_run(workload, policy)))
     return (*software_warnings(workload, policy), *of_replicas, *_of_dense(workload, policy), *of_links)
 
 

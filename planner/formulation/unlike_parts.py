@@ -1,15 +1,20 @@
-"""Where a cluster's parts are so unlike that the estimate of exchanges between domains is far from what is simulated.
+"""Where a cluster's parts are so unlike that what is estimated of one cannot be held against another.
 
 What a rank receives is estimated as that of holders spread evenly over all ranks, and an oversubscribed switch, where a
 node group cannot be taken apart by what is under the switches above it, as what is narrowest of its level. Both hold
 where parts are alike (decision 82). Leaves of rails are estimated as one switch, which they are where messages can
 change rails inside a node (decision 99).
+
+Where a software's kernels were measured on some of the devices alone, those of the others look better than they are
+(decision 106).
 """
 
 from collections.abc import Iterator
 
+from cost_models.coefficients import device_coefficients
 from cost_models.switch_fill import by_switch_fill, unlike_fills
 from cost_models.uplinks import oversubscribed_levels
+from cost_models.workload.models import Workload
 from topologies.cluster import NodeGroup, Topology
 
 SIMULATED = "the simulated step counts what each of them has"
@@ -36,6 +41,18 @@ def unlike_parts(topology: Topology, *, in_groups: bool = False) -> Iterator[str
         yield (
             f"the nodes {lonely[0]} have no scale-up fabric over which messages could change rails, and those between"
             f" rails are estimated to stay below a leaf's uplinks; {SIMULATED}"
+        )
+
+
+def unlike_kernels(topology: Topology, workload: Workload) -> Iterator[str]:
+    """What a reader must know of lookups on devices side by side; mostly nothing."""
+    devices = dict.fromkeys(group.accelerators.device for group in topology.nodes)
+    of_software = {each: device_coefficients(each, workload.software) != device_coefficients(each) for each in devices}
+    if any(table.pooled for table in workload.tables) and len(set(of_software.values())) > 1:
+        known, others = (", ".join(each for each in devices if of_software[each] == are) for are in (True, False))
+        yield (
+            f"lookups of {workload.software} were measured on {known}, and on {others} those of other kernels: blocks"
+            " and short rows take longer there than estimated; planner calibrate measures them"
         )
 
 

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from planner import plan, verify
+from planner import load_topology, load_workload, plan, verify
 from planner.document.plan import Plan
+from planner.formulation.unlike_parts import unlike_kernels
 from tests.oracles.instances import node_group, topology, workload
 
 TABLES = [{"rows": 10_000, "dim": 64, "pooling_factor": 1} for _ in range(8)]
@@ -63,3 +64,23 @@ def test_alike_parts_are_no_reason_to_warn(nodes: int, below: int, narrowing: fl
     found = planned(node_group("a", nodes=nodes), nodes_below=below, oversubscription=narrowing)
     assert found.provenance.warnings == ()
     assert abs(exceeds(found)) < 0.1
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "software", "is_told"),
+    [
+        ("dgx-a100-40", "dgx-h100", "torchrec", True),
+        ("dgx-a100-40", "dgx-h100", "hugectr", False),
+        ("dgx-h100", "dgx-h100", "torchrec", False),
+        ("dgx-a100-40", "dgx-a100-80", "torchrec", False),
+    ],
+)
+def test_kernels_that_were_measured_on_one_of_two_devices(
+    first: str, second: str, software: str, is_told: bool
+) -> None:
+    """Lookups of the other look better than they are."""
+    nodes = [load_topology(name).nodes[0] for name in (first, second)]
+    both = load_topology(first).model_copy(update={"nodes": nodes})
+    words = list(unlike_kernels(both, load_workload("dlrm-v1", overrides=[f"software={software}"])))
+    assert len(words) == is_told
+    assert all("measured on H100-SXM5-80GB, and on A100-SXM4-40GB those of other kernels" in each for each in words)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from cost_models.shards import Floats
-from planner import load_topology, plan, verify
+from planner import load_topology, load_workload, plan, verify
 from planner.document.plan import Plan
 from planner.document.planned import placed_shards, planned_inputs
 from topologies.cluster import NodeGroup, Topology
@@ -33,8 +33,10 @@ def lookups(found: Plan) -> Floats:
 
 @pytest.fixture(scope="module")
 def found() -> Plan:
-    """Two nodes of 4 A100-40GB and one of 8 H100, each A100 with half of the HBM bandwidth of an H100."""
-    return plan(cluster(group("dgx-a100-40", *FEW_A100), group("dgx-h100")), WORKLOAD)
+    """Two nodes of 4 A100-40GB and one of 8 H100, each A100 with half of the HBM bandwidth of an H100; coefficients of
+    both devices are of the same kernels."""
+    workload = load_workload(WORKLOAD, overrides=["software=hugectr"])
+    return plan(cluster(group("dgx-a100-40", *FEW_A100), group("dgx-h100")), workload)
 
 
 def test_the_plan_holds(found: Plan) -> None:
