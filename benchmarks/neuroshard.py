@@ -71,7 +71,8 @@ OURS = "ours"
 
 
 class EmbeddingsAlone(StepModel):
-    """The physical cost model, less what the protocol leaves out: constants of the stages, and bytes in flight."""
+    """The physical cost model, less what the protocol leaves out: constants of the stages, copies of batches, bytes in
+    flight."""
 
     name = "embeddings alone"
 
@@ -90,6 +91,7 @@ class EmbeddingsAlone(StepModel):
         super().__init__(topology, workload, reserve, exchange, **ways)
         self._take_lines(self.all_protocols[0])
         self.base_bytes = np.zeros_like(self.base_bytes)
+        self.copy_seconds = None
 
     def _take_lines(self, protocols: tuple[int, ...]) -> None:
         super()._take_lines(protocols)
