@@ -9,6 +9,7 @@ from cost_models.model import CostModel
 from cost_models.workload.models import MODES, Workload
 from planner.formulation.checkpoint_choices import with_settled_checkpointing
 from planner.formulation.dense_choices import with_settled_sharding
+from planner.formulation.long_bags import long_bags
 from planner.formulation.policy import Policy
 from planner.formulation.slow_widths import slow_widths
 from planner.formulation.unlike_parts import unlike_kernels, unlike_parts
@@ -77,6 +78,7 @@ def software_warnings(workload: Workload, policy: Policy) -> tuple[str, ...]:
     """What a reader must know of what a plan is priced with; mostly nothing."""
     of_tables = (*_of_duplicates(workload), *unused_of_tables(workload))
     of_dense = (*unused_of_dense(workload.dense), *slow_widths(workload))
+    of_tables += tuple(long_bags(priced_as_run(workload, policy)))
     return (*_of_software(workload, policy), *of_tables, *of_dense, *unused_of_ingestion(workload))
 
 
