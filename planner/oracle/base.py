@@ -122,6 +122,7 @@ class Base:
         model = planned_model(plan)
         self._expect_simple(model)
         assert isinstance(model, CompressedCosts)
+        self._has_rings = model.exchanged is not None and bool(model.exchanged.rings)
         self.model: CompressedCosts = _for_any_tables(model)
         model = self.model
         self.workload: Workload = model.stated_workload
@@ -176,8 +177,7 @@ class Base:
         own, _ = read_proof(proof, model, problem)
         found = [(protocols, own) for protocols in model.all_protocols]
         for other in proof.at_other_protocols:
-            protocols = tuple(other.protocols.get(stage, 0) for stage in model.protocol_stages)
-            found.append((protocols, read_proof(other, model, problem)[0]))
+            found.append((self._protocols_of(other), read_proof(other, model, problem)[0]))
         pairs = []
         for protocols, multipliers in found:
             pairs += _pairs_of(self.formulation.at_protocols(protocols).problem, multipliers, [protocols])
@@ -185,6 +185,16 @@ class Base:
         for scale in SCALES:
             pairs += self._scaled_pairs(scale, is_scarce=is_scarce)
         return tuple(pairs)
+
+    def _protocols_of(self, proof: Proof) -> tuple[int, ...]:
+        """The protocols of a proof by the numbers that they have here, where none are those of sums around all ranks:
+        lines of these, which come first in a plan, are those of the others."""
+        numbers = {stage: proof.protocols.get(stage, 0) for stage in self.model.protocol_stages}
+        if self._has_rings and self.model.exchanged is not None:
+            for stage, lines in self.model.exchanged.usual.items():
+                usual = len(lines)
+                numbers[stage] = numbers[stage] % usual if numbers[stage] < 2 * usual else usual
+        return tuple(numbers.values())
 
     def _scaled_pairs(self, scale: Scale, *, is_scarce: bool) -> list[Pair]:
         """Multipliers of the relaxation at another size; none where that does not fit. They price no memory where those

@@ -3,6 +3,7 @@
 import pytest
 
 from planner import Policy, plan
+from planner.document.planned import placed_shards, planned_model
 from planner.errors import UnsoundPlanError
 from planner.formulation.option_space import EVERY_CUT, EVERY_CUT_IN_HBM
 from planner.oracle import Oracle
@@ -66,3 +67,20 @@ def test_a_candidate_with_more_ways_to_cut_is_refused(monkeypatch):
     assert oracle.cost({"t0.rows": [1_000]}).lower_bound_s[0] > 0
     with pytest.raises(InputError, match="more ways to cut"):
         oracle.cost({"t0.present": [False], "t2.present": [False], "t4.present": [False]})
+
+
+def test_proofs_of_plans_with_and_without_sums_around_all_ranks_are_used():
+    """Beside proofs at every choice of protocols that a plan of four nodes may take, bounds stay below what is proven
+    of the same tables planned anew."""
+    made = plan(topology(node_group("a", nodes=4)), workload(TABLES), effort=0, simulate=False)
+    stages = made.proof.protocols
+    model = planned_model(made)
+    assert model.exchanged.rings
+    others = [
+        made.proof.model_copy(update={"protocols": dict(zip(stages, numbers, strict=True)), "at_other_protocols": ()})
+        for numbers in model.all_protocols
+        if numbers != model.linearised_at(placed_shards(made)).protocols
+    ]
+    proven = made.model_copy(update={"proof": made.proof.model_copy(update={"at_other_protocols": tuple(others)})})
+    (bound,) = Oracle(proven).cost({"name": ["same"]}).lower_bound_s
+    assert 0.9 * made.objective.lower_bound_s <= bound <= made.objective.lower_bound_s

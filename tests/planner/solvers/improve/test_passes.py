@@ -6,7 +6,7 @@ from planner.planning.planning import plan
 from topologies.loading import load_topology
 
 
-@pytest.mark.parametrize(("nodes", "gap"), [(16, 0.031), pytest.param(8, 0.028, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("nodes", "gap"), [(16, 0.031), pytest.param(8, 0.029, marks=pytest.mark.slow)])
 def test_few_tables_on_many_ranks_come_near_the_bound(nodes: int, gap: float) -> None:
     """In one pass, though two tables are over nodes and must be cut so that all ranks have a whole step of room: other
     cuts of the plan that the pass ends with leave more, once blocks of ranks are dealt out anew."""
