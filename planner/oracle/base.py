@@ -176,8 +176,7 @@ class Base:
         assert proof is not None
         own, _ = read_proof(proof, model, problem)
         found = [(protocols, own) for protocols in model.all_protocols]
-        for other in proof.at_other_protocols:
-            found.append((self._protocols_of(other), read_proof(other, model, problem)[0]))
+        found += [(self._protocols_of(each), read_proof(each, model, problem)[0]) for each in proof.at_other_protocols]
         pairs = []
         for protocols, multipliers in found:
             pairs += _pairs_of(self.formulation.at_protocols(protocols).problem, multipliers, [protocols])
