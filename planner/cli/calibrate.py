@@ -102,7 +102,7 @@ def calibrate(
     name: Annotated[
         str | None, typer.Option(metavar="NAME", help="Name for this machine's device in topologies. Unset: its own.")
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Measure for seconds instead of a minute.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Measure for seconds instead of minutes.")] = False,
     processes: Annotated[
         str | None,
         typer.Option(

@@ -341,25 +341,6 @@ def _within_budget(problem: Problem, costed: CostModel, options: Options) -> Pro
     )
 
 
-def at_lines(problem: Problem, model: CostModel, options: Options) -> Problem:
-    """A problem of the same options and of the same model at other lines, which change what its exchanges cost."""
-    stages = [model.stages.index(stage) for stage in model.protocol_stages]
-    others = np.flatnonzero(~np.isin(problem.stage_of_column, stages))
-    fixed, by_rows, everywhere = exchange_seconds(model, options)  # large and not shared: the others are put into them
-    for there, here in ((fixed, problem.fixed), (by_rows, problem.by_rows), (everywhere, problem.everywhere)):
-        for column in others.tolist():
-            if here[..., column].any() or there[..., column].any():  # columns of zeros take no memory
-                there[..., column] = here[..., column]
-    return replace(
-        problem,
-        stage_constants=model.constants,
-        base_loads=model.base_loads,
-        fixed=fixed,
-        by_rows=by_rows,
-        everywhere=everywhere,
-    )
-
-
 def exchange_seconds(model: CostModel, options: Options) -> tuple[Floats, Floats, Floats]:
     """[K, B, C] each of the three parts of what blocks exchange at the lines of a model."""
     model = options.costed(model)

@@ -10,12 +10,24 @@ import numpy as np
 
 from cost_models.exchange_lines import Case
 from cost_models.model import CostModel
-from planner.formulation.options import Options, at_lines, exchange_seconds
+from planner.formulation.options import Options, exchange_seconds
 from planner.problem.arrays import Problem
 from planner.problem.numbers import Floats
 
 MOST_KEPT = 1 << 18
 """Seconds of block types up to which those at each number of a line are kept: 2 MiB an array."""
+
+
+def at_lines(problem: Problem, model: CostModel, options: Options) -> Problem:
+    """A problem of the same options and of the same model at other lines, which change what its exchanges cost."""
+    stages = [model.stages.index(stage) for stage in model.protocol_stages]
+    others = np.flatnonzero(~np.isin(problem.stage_of_column, stages))
+    fixed, by_rows, everywhere = exchange_seconds(model, options)  # large and not shared: the others are put into them
+    for there, here in ((fixed, problem.fixed), (by_rows, problem.by_rows), (everywhere, problem.everywhere)):
+        for column in others.tolist():
+            if here[..., column].any() or there[..., column].any():  # columns of zeros take no memory
+                there[..., column] = here[..., column]
+    return _with_seconds(problem, model, fixed, by_rows, everywhere)
 
 
 class SecondsAtLines:
@@ -39,15 +51,7 @@ class SecondsAtLines:
             columns = np.flatnonzero(np.isin(problem.stage_of_column, stages))
             for part, seconds in zip(parts, there, strict=True):
                 part[:, :, columns] = seconds[:, :, columns]
-        fixed, by_rows, everywhere = parts
-        return replace(
-            problem,
-            stage_constants=model.constants,
-            base_loads=model.base_loads,
-            fixed=fixed,
-            by_rows=by_rows,
-            everywhere=everywhere,
-        )
+        return _with_seconds(problem, model, *parts)
 
 
 def without_sums(problem: Problem, model: CostModel, options: Options) -> Problem:
@@ -63,3 +67,15 @@ def _seconds_at(number: int, model: CostModel, options: Options) -> tuple[Floats
     alike = [each for each in model.all_protocols if model.at_protocols(each).case == model.case]
     numbers = np.clip(number, np.min(alike, axis=0), np.max(alike, axis=0))
     return exchange_seconds(model.at_protocols(tuple(numbers.tolist())), options)
+
+
+def _with_seconds(problem: Problem, model: CostModel, fixed: Floats, by_rows: Floats, everywhere: Floats) -> Problem:
+    """The problem with what its blocks, and what is there before any, take at the lines of a model."""
+    return replace(
+        problem,
+        stage_constants=model.constants,
+        base_loads=model.base_loads,
+        fixed=fixed,
+        by_rows=by_rows,
+        everywhere=everywhere,
+    )

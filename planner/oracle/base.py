@@ -1,8 +1,8 @@
 """The plan that candidates are costed beside: its models, its option space, and the multipliers of its proof."""
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -18,8 +18,7 @@ from cost_models.towers import has_towers
 from cost_models.workload.compressors import NO_COMPRESSOR, Compressor
 from cost_models.workload.models import Workload
 from cost_models.workload.table_profile import TableProfile
-from planner.certificates.lagrangian import block_values, region_capacity
-from planner.certificates.multipliers import Multipliers
+from planner.certificates.lagrangian import region_capacity
 from planner.certificates.shortage import Shortage
 from planner.document.certificates import Proof
 from planner.document.plan import Plan
@@ -33,7 +32,6 @@ from planner.formulation.options import (
     MOST_BLOCKS,
     CacheFractions,
     Options,
-    at_lines,
     build_problem,
     coarse_fractions,
     enumerate_options,
@@ -41,6 +39,8 @@ from planner.formulation.options import (
     within_capacity,
 )
 from planner.formulation.question import open_exchanges
+from planner.formulation.seconds_at_lines import at_lines
+from planner.oracle.pairs import Pair, pairs_of
 from planner.planning.caches import LEAST_FRACTION
 from planner.problem.arrays import Problem
 from planner.problem.numbers import Bools, Floats, Ints
@@ -74,41 +74,6 @@ SHARES = 12
 """Ranges into which cache sizes are divided where HBM is scarce."""
 WIDEST_BLOCKS = 40_000
 """Block types of every cut up to which these are the option space of candidates, whatever that of the plan is."""
-
-
-@dataclass(frozen=True)
-class Pair:
-    """Multipliers that prove something at some protocols."""
-
-    protocols: tuple[int, ...]
-    multipliers: Multipliers
-    columns_of: Mapping[tuple[int, int], Ints]
-    """(table, stage) -> columns whose loads count for a weight on the table, whose largest block makes the stage
-    last."""
-    reference: Floats
-    """[C] loads of an instance of each resource before any table, to which those of blocks are added there."""
-
-    def peaks(self, problem: Problem) -> Floats:
-        """[B, S] seconds of the stages of these weights with a block, as these columns have them."""
-        peaks = np.zeros((len(problem.block_option), len(problem.stage_constants)))
-        for (table, stage), columns in self.columns_of.items():
-            own = np.arange(*problem.table_block_start[table : table + 2])
-            peaks[own, stage] = (problem.extremes.peak_load(0, own) + self.reference)[:, columns].max(axis=1)
-        return peaks
-
-    def of_other_loads(self, base: Floats, has_table: Bools) -> Floats:
-        """[n] what the weights on tables count for more in models with other loads of an instance of each resource
-        [n, C] before any table, of which some lack tables [n, T].
-
-        Where every load is higher by a difference, so is the highest; without the table, the stage lasts as long as
-        these loads.
-        """
-        more = np.zeros(len(base))
-        for (table, stage), columns in self.columns_of.items():
-            with_table = (base - self.reference)[:, columns].min(axis=1)
-            without = base[:, columns].max(axis=1)
-            more += self.multipliers.of_table[table, stage] * np.where(has_table[:, table], with_table, without)
-        return more
 
 
 class Base:
@@ -179,7 +144,7 @@ class Base:
         found += [(self._protocols_of(each), read_proof(each, model, problem)[0]) for each in proof.at_other_protocols]
         pairs = []
         for protocols, multipliers in found:
-            pairs += _pairs_of(self.formulation.at_protocols(protocols).problem, multipliers, [protocols])
+            pairs += pairs_of(self.formulation.at_protocols(protocols).problem, multipliers, [protocols])
         is_scarce = any(pair.multipliers.byte.any() for pair in pairs)
         for scale in SCALES:
             pairs += self._scaled_pairs(scale, is_scarce=is_scarce)
@@ -210,7 +175,7 @@ class Base:
         multipliers = bound.multipliers
         if not is_scarce:
             multipliers = replace(multipliers, byte=np.zeros_like(multipliers.byte))
-        return _pairs_of(sized, multipliers, self.model.all_protocols)[-len(self.model.all_protocols) :]
+        return pairs_of(sized, multipliers, self.model.all_protocols)[-len(self.model.all_protocols) :]
 
     @cached_property
     def plan_protocols(self) -> tuple[int, ...]:
@@ -378,29 +343,3 @@ def _scaled(table: TableProfile, compressor: Compressor, scale: Scale) -> TableP
     kept = table.compressor if compressor.fault(table.rows, dim) is None else NO_COMPRESSOR
     read = table.pooling_factor * scale.pooling_factor
     return table.model_copy(update={"pooling_factor": read, "dim": dim, "compressor": kept})
-
-
-def _pairs_of(problem: Problem, multipliers: Multipliers, protocols: Sequence[tuple[int, ...]]) -> list[Pair]:
-    """Multipliers at each of some protocols. Weights on tables count in two ways: with all columns of their stages, and
-    with the one that binds where a table's cheapest option is. The first is better where the fixed loads of a candidate
-    are those of the problem, the second where they are not."""
-    reference = problem.extremes.base_of_instance[0]
-    of_stage = {pair: np.flatnonzero(problem.stage_of_column == pair[1]) for pair in multipliers.of_table}
-    ways = [_binding_columns(problem, multipliers)] + [of_stage] * bool(of_stage)
-    return [Pair(each, multipliers, columns, reference) for columns in ways for each in protocols]
-
-
-def _binding_columns(problem: Problem, multipliers: Multipliers) -> dict[tuple[int, int], Ints]:
-    """(table, stage) -> the column that is loaded most with the largest block of the option that costs the table
-    least."""
-    columns = {}
-    parts = problem.option_units[problem.block_option] / np.maximum(problem.block_units, 1)
-    times = np.where(problem.block_is_splittable, parts, problem.block_count)
-    value = block_values(problem, multipliers.weight, multipliers.byte) * times
-    for table, stage in multipliers.of_table:
-        own = np.arange(*problem.table_block_start[table : table + 2])
-        share = multipliers.of_table[table, stage]
-        best = own[np.argmin(value[own] + share * problem.extremes.stage_peaks[own, stage])]
-        load = problem.extremes.peak_load(0, best[None])[0] + problem.extremes.base_of_instance[0]
-        columns[table, stage] = np.array([np.argmax(np.where(problem.stage_of_column == stage, load, -1.0))])
-    return columns

@@ -9,7 +9,8 @@ from dataclasses import replace
 import numpy as np
 
 from cost_models.compressed_costs import CompressedCosts
-from planner.formulation.options import at_lines, build_problem, enumerate_options
+from planner.formulation.options import build_problem, enumerate_options
+from planner.formulation.seconds_at_lines import at_lines
 from planner.oracle.base import Base
 from planner.problem.arrays import Problem
 from planner.problem.numbers import Floats, Ints

@@ -10,7 +10,8 @@ concave, and never below what is interpolated.
 import numpy as np
 
 from cost_models.fixed_parts import FixedParts
-from planner.oracle.base import Base, Pair
+from planner.oracle.base import Base
+from planner.oracle.pairs import Pair
 from planner.oracle.profiles import COPIES, summed_over_tables
 from planner.problem.numbers import Bools, Floats, Ints
 from planner.problem.rounding import ROUNDING

@@ -7,8 +7,9 @@ import numpy as np
 
 from cost_models.workload.models import Workload
 from planner.formulation.allowed_choices import planning_model
-from planner.formulation.options import at_lines, build_problem, enumerate_options
+from planner.formulation.options import build_problem, enumerate_options
 from planner.formulation.policy import Policy
+from planner.formulation.seconds_at_lines import at_lines
 from tests.oracles.brute_force import optimum
 from tests.oracles.instances import node_group, topology, workload
 from topologies.cluster import Topology
