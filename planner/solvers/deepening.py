@@ -199,7 +199,7 @@ class Deepening:
         others."""
         incumbent, relaxed = self.incumbent, self.relaxed
         slack_s = incumbent.best_s - relaxed.bound_s
-        unlike = UnlikeNodes(self.fluid.problem, nodes.tables, value, slack_s, relaxed.stage_seconds)
+        unlike = UnlikeNodes(self.fluid.problem, nodes.tables, value, slack_s, relaxed.stage_seconds, self._seed)
         best: Start | None = None
         for start in unlike.plans(incumbent.best_s):
             best = start

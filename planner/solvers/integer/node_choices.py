@@ -20,7 +20,7 @@ class NodeChoices:
     blocks together."""
 
     of_class: Ints
-    """[Q]"""
+    """[Q] ascending."""
     block: Ints
     """[H] of the first table of the class, the widest where cuts are uneven."""
     choice: Ints
@@ -28,13 +28,18 @@ class NodeChoices:
     count: Ints
     """[H] how often a table has the block, or narrower ones of the same cut."""
 
-    def first(self, usable: Bools, most: int) -> "NodeChoices":
-        """Return the first of the choices of each class whose blocks [H] are all `usable`, as many as `most`."""
-        kept = np.ones(len(self.of_class), dtype=bool)
-        np.logical_and.at(kept, self.choice, usable)
-        for number in np.unique(self.of_class).tolist():
-            own = np.flatnonzero(kept & (self.of_class == number))
-            kept[own[most:]] = False
+    def first(self, usable: Bools, most: int) -> Bools:
+        """Return [Q] the first of the `usable` [Q] choices of each class, as many as `most`."""
+        return usable & (self.numbers(usable) < most)
+
+    def numbers(self, usable: Bools) -> Ints:
+        """Return [Q] how many `usable` [Q] choices of the same class there are before each."""
+        before = np.cumsum(usable) - usable
+        first = np.flatnonzero(np.diff(self.of_class, prepend=-1))
+        return before - np.repeat(before[first], np.diff(first, append=len(before)))
+
+    def only(self, kept: Bools) -> "NodeChoices":
+        """Return the choices that are `kept` [Q]."""
         blocks, renumbered = kept[self.choice], np.cumsum(kept) - 1
         return NodeChoices(self.of_class[kept], self.block[blocks], renumbered[self.choice[blocks]], self.count[blocks])
 

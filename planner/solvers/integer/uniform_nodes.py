@@ -168,15 +168,24 @@ def _integers(model: "mathopt.Model", most: Ints) -> "list[mathopt.Variable]":
     return [model.add_integer_variable(lb=0.0, ub=float(each)) for each in most.tolist()]
 
 
-def solved(model: "mathopt.Model", nodes: int) -> "dict[mathopt.Variable, float] | None":
-    """The best solution that is found; None where there is none after so many branch nodes."""
+def solved(
+    model: "mathopt.Model", nodes: int, known: "dict[mathopt.Variable, float] | None" = None
+) -> "dict[mathopt.Variable, float] | None":
+    """The best solution that is found, of one that is `known` and others; None where there is none after so many
+    branch nodes."""
     from ortools.math_opt.python import mathopt
 
     parameters = mathopt.SolveParameters(threads=1, random_seed=0, node_limit=nodes)
     parameters.gscip.real_params["numerics/feastol"] = FEASIBILITY
+    hints = [] if known is None else [mathopt.SolutionHint(variable_values=known)]
     # MathOpt turns a status that is not OK into an AttributeError, or an error of its own (or-tools issue 4606)
     with contextlib.suppress(AttributeError, RuntimeError, ValueError):
-        result = mathopt.solve(model, mathopt.SolverType.GSCIP, params=parameters)
+        result = mathopt.solve(
+            model,
+            mathopt.SolverType.GSCIP,
+            params=parameters,
+            model_params=mathopt.ModelSolveParameters(solution_hints=hints),
+        )
         if result.has_primal_feasible_solution():
             return dict(result.variable_values())
     return None

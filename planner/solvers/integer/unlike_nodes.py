@@ -1,42 +1,28 @@
-"""Plans of two sorts of nodes, each of which holds the same on all its nodes: two integer programmes.
+"""Plans of two sorts of nodes, each of which holds the same on all its nodes (`NodeSorts`).
 
 Where all nodes hold the same, and so do all ranks (`UniformNodes`), numbers of tables that these do not divide leave
 memory and time empty: of 16.3 tables a node on SSDs there are 17. Here some nodes may hold what the others do not, and
-ranks of a node differ. The first programme says how many tables take each option, and how many of each block a node of
-either sort holds; loads of its ranks are means, but for heavy blocks, of which every rank holds as many. The second one
-deals what is light to the ranks of a node.
+ranks of a node differ. There are more ways to hold tables than an integer programme finds the best among. First a few
+attempts are made with the cheapest ways; then, around the best plan of these, with its ways and others that are drawn
+at random, a neighbourhood that is another one each time.
 """
 
-import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from planner.problem.arrays import Problem
-from planner.problem.load_state import LoadState, load_state
+from planner.problem.load_state import LoadState
 from planner.problem.numbers import Bools, Floats, Ints
 from planner.problem.placement import Placement
-from planner.problem.sites import NOWHERE
-from planner.solvers.integer.dealt_ranks import dealt
-from planner.solvers.integer.node_choices import (
-    asked,
-    dominant,
-    node_choices,
-    ranks_sharing,
-    weighted,
-)
-from planner.solvers.integer.solving import FEASIBILITY
-from planner.solvers.integer.uniform_nodes import solved
-
-if TYPE_CHECKING:
-    from ortools.math_opt.python import mathopt
+from planner.solvers.integer.node_choices import asked, node_choices
+from planner.solvers.integer.node_sorts import NodeContents, NodeSorts, largest_shares
 
 MOST_CHOICES = 20
-"""Ways to hold a table of each class that are tried, the cheapest ones."""
+"""Ways to hold a table of each class in the first attempts, the cheapest ones."""
 NODES = 1000
-"""Branch nodes of the first programme at most."""
+"""Branch nodes of each of these at most."""
 SECOND_SORT = (1 / 2, 1 / 3)
 """Shares of the nodes that are of the second sort, tried in turn."""
 LARGEST = (0.6, 0.9)
@@ -44,221 +30,107 @@ LARGEST = (0.6, 0.9)
 are, the less is found among so many choices and branch nodes, and some plans need them."""
 IN_VAIN = 2
 """Attempts in a row without a better plan, after which no others are made."""
-HEAVY = 0.1
-"""Share of a stage's time or of a pool above which every rank of a node holds as many of a block of one rank: so few
-fit a rank that those that do not divide by them leave room that nothing else fills."""
-LEAST_ROOM = 0.1
-"""Share of a stage that blocks are measured by at least, where the base takes almost all of it."""
-HEADROOM = 0.995
-"""Share of the pools of single ranks that the mean of a node's ranks may take."""
+CHEAPEST, DRAWN = 2, 8.0
+"""Ways of each class that are in every neighbourhood, and the number of the way, the cheapest first, by which the odds
+of being drawn fall to 1/e."""
+NEAR_NODES, NEAR_IN_VAIN = 300, 3
+"""Branch nodes of a neighbourhood at most, and neighbourhoods in a row without a better plan that end them."""
 
 
 @dataclass(frozen=True)
-class _Contents:
-    """What the nodes of each of G sorts hold."""
+class _Found:
+    """A plan of two sorts, and what it holds."""
 
-    tables: Ints
-    """[Q] that each choice is taken by."""
-    held: Ints
-    """[G, H] how many of each block a node holds; all sites in it as many, but of light blocks of single ranks."""
-    stage_s: Floats
-    """[S] what the stages last, constants aside."""
+    sizes: Ints
+    """[G] nodes of each sort."""
+    usable: Bools
+    """[Q] the ways to hold a table that it was looked for among, or the cheapest of them."""
+    contents: NodeContents
+    """Of all ways."""
+    placement: Placement
+    step_s: float
 
 
 class UnlikeNodes:
     """One problem whose nodes are alike, and most of its tables (`UniformNodes.is_possible`)."""
 
     def __init__(
-        self, problem: Problem, classes: list[Ints], value: Floats, slack_s: float, stage_seconds: Floats
+        self, problem: Problem, classes: list[Ints], value: Floats, slack_s: float, stage_seconds: Floats, seed: int = 0
     ) -> None:
         """The tables of each of the `classes`; see `node_choices` for `value` and `slack_s`. `stage_seconds` [S] are
         those of the relaxation, by which blocks are heavy."""
-        self._problem, self._classes, self._state = problem, classes, LoadState(problem)
-        self._ranks = int(problem.nodes.sizes[0])
+        self._problem, self._classes = problem, classes
         self._stage_s = np.maximum(stage_seconds - problem.stage_constants, 1e-12)
         self._every = node_choices(problem, classes, value, slack_s, None, uneven=True)
-        self._choose(max(LARGEST))
+        shares = largest_shares(problem, LoadState(problem), self._stage_s, asked(problem, self._every)[1])
+        self._shares = np.where(problem.is_on_rank[self._every.block], shares, 0.0)
+        self._random = np.random.default_rng(seed)
 
     def plans(self, below_s: float) -> Iterator[tuple[Placement, float]]:
         """Yield plans that are faster than `below_s`, and than those before, with their steps."""
-        count = self._problem.nodes.count
-        seconds = dict.fromkeys(max(1, round(count * share)) for share in SECOND_SORT)
-        in_vain = 0
-        for second, largest in itertools.product(seconds, LARGEST):
+        best, in_vain = None, 0
+        for sizes, largest in self._attempts():
             if in_vain == IN_VAIN:
-                return
-            self._choose(largest)
-            found = self._plan(np.array([count - second, second]))
+                break
+            usable = self._usable(largest)
+            found = self._found(sizes, usable, self._every.first(usable, MOST_CHOICES), NODES)
+            best = _faster(found, best)
             in_vain += 1
-            if found is not None and found[1] < below_s:
-                below_s, in_vain = found[1], 0
-                yield found
+            if found is not None and found.step_s < below_s:
+                below_s, in_vain = found.step_s, 0
+                yield found.placement, found.step_s
+        in_vain = 0
+        while best is not None and in_vain < NEAR_IN_VAIN:
+            found = self._found(best.sizes, best.usable, self._neighbourhood(best), NEAR_NODES, best)
+            best, before_s = _faster(found, best), best.step_s
+            in_vain = 0 if best.step_s < before_s else in_vain + 1
+            if best.step_s < below_s:
+                below_s = best.step_s
+                yield best.placement, best.step_s
 
-    def _plan(self, sizes: Ints) -> tuple[Placement, float] | None:
-        """Return a plan that fits of so many nodes of each sort, and its step; None where none is found."""
-        contents = self._contents(sizes)
-        places = None if contents is None else self._ranks_of(contents)
-        if contents is None or places is None:
+    def _attempts(self) -> Iterator[tuple[Ints, float]]:
+        """Numbers of nodes of each sort, and shares that are the largest of a block."""
+        count = self._problem.nodes.count
+        for second in dict.fromkeys(max(1, round(count * share)) for share in SECOND_SORT):
+            for largest in LARGEST:
+                yield np.array([count - second, second]), largest
+
+    def _found(self, sizes: Ints, usable: Bools, among: Bools, nodes: int, near: _Found | None = None) -> _Found | None:
+        """The plan that so many branch nodes find `among` [Q] these ways, beginning with the plan that is `near`, whose
+        ways are among them; None where none is found that fits."""
+        sorts = NodeSorts(self._problem, self._classes, self._every.only(among), self._stage_s)
+        start = None if near is None else self._within(among, near.contents)
+        contents = sorts.contents(sizes, nodes, start)
+        placed = None if contents is None else sorts.placed(sizes, contents)
+        if contents is None or placed is None:
             return None
-        placement = self._placement(sizes, contents, places)
-        state = load_state(self._problem, placement)
-        return (placement, state.step_s()) if state.overflow_bytes() <= 0 else None
+        return _Found(sizes, usable, self._of_every(among, contents), *placed)
 
-    # -- choices -----------------------------------------------------------------------------------------------------
+    # -- ways to hold tables -----------------------------------------------------------------------------------------
 
-    def _choose(self, largest: float) -> None:
-        """Keep to so many of the ways to hold tables whose blocks of one rank are at most so large a share."""
-        problem = self._problem
-        shares = self._shares(asked(problem, self._every)[1])
-        self._choices = self._every.first(~problem.is_on_rank[self._every.block] | (shares <= largest), MOST_CHOICES)
-        self._of_choice, self._on_site = asked(problem, self._choices)
-        self._world = problem.is_world_wide[self._choices.block]
-        self._on_rank = problem.is_on_rank[self._choices.block]
-        self._heavy = self._on_rank & (self._shares(self._on_site) > HEAVY)
-        sites = np.array([problem.sites_of(block).count for block in self._choices.block.tolist()])
-        self._in_node = np.maximum(sites // problem.nodes.count, 1)
-        self._is_light = self._on_rank & ~self._heavy
+    def _usable(self, largest: float) -> Bools:
+        """[Q] the ways whose blocks of one rank are at most so large a share."""
+        usable = np.ones(len(self._every.of_class), dtype=bool)
+        np.logical_and.at(usable, self._every.choice, self._shares <= largest)
+        return usable
 
-    def _shares(self, on_site: Floats) -> Floats:
-        """[n] the largest share of a stage's time, or of a pool of one rank, that is taken by what asks [n, C + M] of
-        a rank."""
-        stage, single = self._problem.stage_of_column, ranks_sharing(self._problem) == 1
-        base_s, free = self._state.load.max(axis=1), self._state.free.min(axis=1)
-        room = np.maximum(self._stage_s[stage] - base_s, LEAST_ROOM * self._stage_s[stage])
-        room = np.concatenate([room, np.where(single[len(stage) :], free, np.inf)])
-        return np.asarray((on_site / np.maximum(room, 1e-12)).max(axis=1))
+    def _neighbourhood(self, best: _Found) -> Bools:
+        """[Q] the ways of a plan, the cheapest, and others that are drawn."""
+        number = self._every.numbers(best.usable)
+        drawn = self._random.random(len(number)) < np.exp(-number / DRAWN)
+        return np.asarray((best.contents.tables > 0) | (best.usable & (drawn | (number < CHEAPEST))))
 
-    # -- the first programme -----------------------------------------------------------------------------------------
+    def _of_every(self, among: Bools, contents: NodeContents) -> NodeContents:
+        """The same contents, of all ways."""
+        tables = np.zeros(len(among), dtype=np.int64)
+        held = np.zeros((len(contents.held), len(self._every.choice)), dtype=np.int64)
+        tables[among], held[:, among[self._every.choice]] = contents.tables, contents.held
+        return NodeContents(tables, held, contents.stage_s)
 
-    def _contents(self, sizes: Ints) -> _Contents | None:
-        """What is on the nodes of each sort, of which there are so many; None where nothing is found."""
-        from ortools.math_opt.python import mathopt
+    def _within(self, among: Bools, contents: NodeContents) -> NodeContents:
+        """The same contents, of all ways, `among` [Q] some of them."""
+        return NodeContents(contents.tables[among], contents.held[:, among[self._every.choice]], contents.stage_s)
 
-        choices, count = self._choices, self._choices.count
-        most = np.array([len(tables) for tables in self._classes])[choices.of_class]
-        whole = np.ones(len(most), dtype=bool)
-        np.logical_and.at(whole, choices.choice, (count == 1) & ~self._world)
-        model = mathopt.Model()
-        taken = [
-            model.add_variable(lb=0.0, ub=float(each), is_integer=not follows)
-            for each, follows in zip(most.tolist(), whole.tolist(), strict=True)
-        ]
-        at_most = np.where(self._world, 0, most[choices.choice] * count)
-        held = [[model.add_integer_variable(lb=0.0, ub=float(each)) for each in at_most.tolist()] for _ in sizes]
-        for number, tables in enumerate(self._classes):
-            own = [taken[q] for q in np.flatnonzero(choices.of_class == number).tolist()]
-            model.add_linear_constraint(mathopt.fast_sum(own) == float(len(tables)))
-        rounds = np.where(self._is_light, 1, self._in_node)
-        for h in np.flatnonzero(~self._world).tolist():
-            places = mathopt.fast_sum([int(size * rounds[h]) * each[h] for size, each in zip(sizes, held, strict=True)])
-            model.add_linear_constraint(places >= int(count[h]) * taken[int(choices.choice[h])])
-        unit_s = float(self._stage_s.sum())
-        stages = self._limit(model, taken, held, unit_s)
-        values = solved(model, NODES)
-        if values is None:
-            return None
-        contents = np.array([[round(values[each]) for each in some] for some in held], dtype=np.int64) * rounds
-        tables = np.array([round(values[each]) for each in taken], dtype=np.int64)
-        stage_s = np.array([values[each] for each in stages]) * unit_s
-        return _Contents(self._completed(tables, whole, sizes @ contents), contents, stage_s)
 
-    def _limit(
-        self,
-        model: "mathopt.Model",
-        taken: "list[mathopt.Variable]",
-        held: "list[list[mathopt.Variable]]",
-        unit_s: float,
-    ) -> "list[mathopt.Variable]":
-        """Let stages last as long as their busiest resource, all together as little as may be, and pools hold what is
-        theirs, in nodes of either sort. The stages are returned."""
-        from ortools.math_opt.python import mathopt
-
-        problem, columns = self._problem, len(self._problem.stage_of_column)
-        sharing = ranks_sharing(problem)
-        mean = np.where(self._is_light[:, None], self._on_site / self._ranks, self._on_site)
-        asks = np.concatenate([self._of_choice, mean]).T * sharing[:, None]
-        base_s, free = self._state.load.max(axis=1), self._state.free.min(axis=1)
-        stages = [model.add_variable(lb=0.0) for _ in problem.stage_constants]
-        rows = dominant(np.concatenate([asks[:columns], base_s[:, None]], axis=1), problem.stage_of_column)
-        for each in held:
-            for column in rows.tolist():
-                load = mathopt.fast_sum(weighted(taken + each, asks[column] / unit_s))
-                stage = stages[int(problem.stage_of_column[column])]
-                model.add_linear_constraint(load + float(base_s[column]) / unit_s <= stage)
-            for of_pool, room, ranks in zip(asks[columns:], free.tolist(), sharing[columns:].tolist(), strict=True):
-                if of_pool.any():
-                    unit, most = max(room, 1.0), room * (HEADROOM if ranks == 1 else 1.0)
-                    size = mathopt.fast_sum(weighted(taken + each, of_pool / unit))
-                    model.add_linear_constraint(size <= most / unit - FEASIBILITY)
-        model.minimize(mathopt.fast_sum(stages))
-        return stages
-
-    def _completed(self, tables: Ints, whole: Bools, places: Ints) -> Ints:
-        """[Q] tables of each choice, where those of one block are as many as there are `places` [H] for them."""
-        choices, completed = self._choices, tables.copy()
-        room = np.full(len(tables), np.iinfo(np.int64).max)
-        np.minimum.at(room, choices.choice, np.where(self._world, room[0], places // choices.count))
-        for number, alike in enumerate(self._classes):
-            own = np.flatnonzero(choices.of_class == number)
-            left = len(alike) - int(tables[own[~whole[own]]].sum())
-            for q in own[whole[own]].tolist():
-                completed[q] = min(left, int(room[q]))
-                left -= int(completed[q])
-        return completed
-
-    # -- placing -----------------------------------------------------------------------------------------------------
-
-    def _ranks_of(self, contents: _Contents) -> list[Ints] | None:
-        """[H, ranks] of each sort, how many of each block of one rank the ranks of a node hold; None where not all find
-        a place."""
-        ranks_of = list[Ints]()
-        on_groups = np.flatnonzero(~self._on_rank & ~self._world)
-        for held in contents.held:
-            each = self._of_choice.T @ contents.tables
-            each += self._on_site[on_groups].T @ (held[on_groups] // self._in_node[on_groups])
-            single = np.where(self._on_rank, held, 0)
-            places = dealt(self._problem, self._state, single, self._heavy, self._on_site, each, contents.stage_s)
-            if places is None:
-                return None
-            ranks_of.append(places)
-        return ranks_of
-
-    def _placement(self, sizes: Ints, contents: _Contents, ranks_of: list[Ints]) -> Placement:
-        """The plan: the tables of a class take its choices in turn, and blocks the places of a round on all nodes after
-        those of the one before, until there are no more."""
-        problem, choices, start = self._problem, self._choices, self._problem.table_block_start
-        left = [list(tables) for tables in self._classes]
-        mine = [
-            np.array([left[of_class].pop() for _ in range(times)], dtype=np.int64)
-            for of_class, times in zip(choices.of_class.tolist(), contents.tables.tolist(), strict=True)
-        ]
-        blocks, places = list[Ints](), list[Ints]()
-        for h, (block, q) in enumerate(zip(choices.block.tolist(), choices.choice.tolist(), strict=True)):
-            first = int(start[self._classes[int(choices.of_class[q])][0]])
-            is_free = problem.option_units[problem.block_option[block]] > 0
-            parts = problem.blocks_of_choice(block) if is_free else [block] * int(choices.count[h])
-            taken = (start[mine[q]][:, None] + np.array(parts) - first).ravel()
-            blocks.append(taken)
-            if self._world[h]:
-                places.append(np.full(len(taken), NOWHERE))
-            else:
-                sites = int(self._in_node[h])
-                of_sort = [
-                    ranks[h] if self._on_rank[h] else np.full(sites, held[h] // sites)
-                    for ranks, held in zip(ranks_of, contents.held, strict=True)
-                ]
-                places.append(self._in_rounds(sizes, of_sort)[: len(taken)])
-        taken, place = np.concatenate(blocks), np.concatenate(places)
-        order = np.lexsort((place, taken))
-        return Placement(taken[order], place[order])
-
-    def _in_rounds(self, sizes: Ints, of_sort: list[Ints]) -> Ints:
-        """All places of a block, of which the sites in a node of each sort hold so many each: the first ones in all
-        nodes, then the second ones, and so on."""
-        sort = np.repeat(np.arange(len(sizes)), sizes)
-        places = [
-            (turn, node * len(of_sort[of]) + site)
-            for node, of in enumerate(sort.tolist())
-            for turn, site in enumerate(np.repeat(np.arange(len(of_sort[of])), of_sort[of]).tolist())
-        ]
-        return np.array([place for _, place in sorted(places)], dtype=np.int64)
+def _faster(found: _Found | None, best: _Found | None) -> _Found | None:
+    return found if found is not None and (best is None or found.step_s < best.step_s) else best
