@@ -34,7 +34,7 @@ class NodeChoices:
 
     def numbers(self, usable: Bools) -> Ints:
         """Return [Q] how many `usable` [Q] choices of the same class there are before each."""
-        before = np.cumsum(usable) - usable
+        before: Ints = np.cumsum(usable) - usable
         first = np.flatnonzero(np.diff(self.of_class, prepend=-1))
         return before - np.repeat(before[first], np.diff(first, append=len(before)))
 

@@ -35,6 +35,8 @@ CHEAPEST, DRAWN = 2, 8.0
 of being drawn fall to 1/e."""
 NEAR_NODES, NEAR_IN_VAIN = 300, 3
 """Branch nodes of a neighbourhood at most, and neighbourhoods in a row without a better plan that end them."""
+BETTER = 1e-3
+"""Share of a step by which a plan of a neighbourhood is a better one at least."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,8 @@ class UnlikeNodes:
 
     def plans(self, below_s: float) -> Iterator[tuple[Placement, float]]:
         """Yield plans that are faster than `below_s`, and than those before, with their steps."""
-        best, in_vain = None, 0
+        best: _Found | None = None
+        in_vain = 0
         for sizes, largest in self._attempts():
             if in_vain == IN_VAIN:
                 break
@@ -82,11 +85,11 @@ class UnlikeNodes:
         in_vain = 0
         while best is not None and in_vain < NEAR_IN_VAIN:
             found = self._found(best.sizes, best.usable, self._neighbourhood(best), NEAR_NODES, best)
-            best, before_s = _faster(found, best), best.step_s
-            in_vain = 0 if best.step_s < before_s else in_vain + 1
-            if best.step_s < below_s:
-                below_s = best.step_s
-                yield best.placement, best.step_s
+            in_vain = 0 if found is not None and found.step_s < best.step_s * (1 - BETTER) else in_vain + 1
+            best = _faster(found, best)
+            if found is not None and found.step_s < below_s:
+                below_s = found.step_s
+                yield found.placement, found.step_s
 
     def _attempts(self) -> Iterator[tuple[Ints, float]]:
         """Numbers of nodes of each sort, and shares that are the largest of a block."""

@@ -7,14 +7,16 @@ import numpy as np
 import pytest
 
 from planner.problem.load_state import LoadState, load_state
-from planner.problem.numbers import Ints
+from planner.problem.numbers import Bools, Ints
 from planner.problem.placement import Placement
 from planner.problem.table_classes import table_classes
 from planner.solvers.bound.fluid import Fluid
+from planner.solvers.integer import unlike_nodes
 from planner.solvers.integer.dealt_ranks import dealt
 from planner.solvers.integer.node_choices import asked, node_choices, tables_of_classes
+from planner.solvers.integer.node_sorts import NodeContents
 from planner.solvers.integer.uniform_nodes import UniformNodes
-from planner.solvers.integer.unlike_nodes import UnlikeNodes
+from planner.solvers.integer.unlike_nodes import UnlikeNodes, _Found
 from tests.oracles.placements import faults
 from tests.planner.solvers.integer.test_uniform_nodes import ALIKE, problem_of
 
@@ -118,30 +120,63 @@ def test_uneven_cuts_count_their_widest_part() -> None:
             parts = problem.blocks_of_choice(block)
             assert len(parts) == count
             assert problem.block_units[parts].max() == problem.block_units[block]
-    some = every.first(problem.block_units[every.block] > 0, 3)
+    is_cut = np.zeros(len(every.of_class), dtype=bool)
+    is_cut[every.choice] = problem.block_units[every.block] > 0
+    some = every.only(every.first(is_cut, 3))
     assert len(some.of_class) == 3
     assert some.choice.max() == 2
     assert (problem.block_units[some.block] > 0).all()
 
 
-def test_attempts_end_after_two_in_vain(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One in vain between two better plans does not end them; a plan that is no better is in vain, as is none."""
+def test_attempts_end_after_two_in_vain_and_neighbourhoods_after_three(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One in vain between two better plans does not end them; a plan that is no better is in vain, as is none. Where no
+    attempt found anything there is no neighbourhood."""
     problem = problem_of([ALIKE] * 16)
     fluid = Fluid(problem)
     value = fluid.choice_values(fluid.no_multipliers())
     nodes = UnlikeNodes(problem, tables_of_classes(problem), value, np.inf, np.ones(len(problem.stage_constants)))
     nothing = Placement(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
+    empty = NodeContents(*np.zeros((2, 1), dtype=np.int64), np.zeros(1))
 
-    def steps_of(attempts: list[float | None]) -> tuple[list[float], int]:
-        left = iter(attempts)
+    def steps_of(attempts: list[float | None], near: list[float | None]) -> tuple[list[float], int, int]:
+        left, left_near = iter(attempts), iter(near)
 
-        def found(_: Ints) -> tuple[Placement, float] | None:
-            step_s = next(left)
-            return None if step_s is None else (nothing, step_s)
+        def found(sizes: Ints, usable: Bools, among: Bools, branch_nodes: int, best: object = None) -> _Found | None:
+            step_s = next(left) if best is None else next(left_near)
+            return None if step_s is None else _Found(sizes, usable, empty, nothing, step_s)
 
-        monkeypatch.setattr(nodes, "_plan", found)
-        return [step_s for _, step_s in nodes.plans(10.0)], len(attempts) - len(list(left))
+        monkeypatch.setattr(nodes, "_found", found)
+        steps = [step_s for _, step_s in nodes.plans(10.0)]
+        return steps, len(attempts) - len(list(left)), len(near) - len(list(left_near))
 
-    assert steps_of([9.0, None, 8.0, 8.0]) == ([9.0, 8.0], 4)
-    assert steps_of([9.0, 9.5, None, 1.0]) == ([9.0], 3)
-    assert steps_of([None, 11.0, 1.0, 1.0]) == ([], 2)
+    three: list[float | None] = [None, None, None]
+    assert steps_of([9.0, None, 8.0, 8.0], three) == ([9.0, 8.0], 4, 3)
+    assert steps_of([9.0, 9.5, None, 1.0], [*three, 1.0]) == ([9.0], 3, 3)
+    assert steps_of([None, None, 1.0, 1.0], three) == ([], 2, 0)
+    assert steps_of([11.0, None, 1.0, 1.0], [10.5, 10.4999, 9.9, 9.95, *three]) == ([9.9], 2, 6)
+
+
+def test_neighbourhoods_come_to_ways_that_the_attempts_lack(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attempts that know one way of each class are far from those that know twenty; plans with ways that are drawn are
+    as fast as these, the same for the same seed, whole and within memory."""
+    small = {"rows": 20_000, "dim": 64, "pooling_factor": 10}
+    ways = ("table_wise", "column_wise", "table_row_wise", "row_wise")
+    problem = problem_of([small] * 21 + [{**small, "pooling_factor": 11}] * 21, shardings=ways)
+    fluid = Fluid(problem)
+    value = fluid.choice_values(fluid.no_multipliers())
+    stage_s = np.ones(len(problem.stage_constants))
+
+    def found(most: int, in_vain: int) -> list[tuple[Placement, float]]:
+        monkeypatch.setattr(unlike_nodes, "MOST_CHOICES", most)
+        monkeypatch.setattr(unlike_nodes, "NEAR_IN_VAIN", in_vain)
+        return list(UnlikeNodes(problem, tables_of_classes(problem), value, np.inf, stage_s, 0).plans(np.inf))
+
+    plans = found(1, 3)
+    steps = [step_s for _, step_s in plans]
+    few, many = (min(step_s for _, step_s in found(most, 0)) for most in (1, 20))
+    assert few > 1.05 * many
+    assert min(steps) == pytest.approx(many, rel=1e-3)
+    assert steps == sorted(steps, reverse=True) == [step_s for _, step_s in found(1, 3)]
+    for placement, step_s in plans:
+        assert faults(problem, placement) == []
+        assert load_state(problem, placement).step_s() == step_s
