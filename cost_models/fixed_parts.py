@@ -87,6 +87,7 @@ class TableAmounts:
             copies=None,
             update=update,
             copy_meets_rows=model.copy_meets_rows,
+            long_tables=model.schedule.long_tables,
         )
         return StepBase(model.topology, workload, model.tables, model.kinds, model.batching, schedule, software, None)
 

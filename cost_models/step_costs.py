@@ -9,7 +9,7 @@ from typing import Self
 
 import numpy as np
 
-from cost_models import collectives, towers
+from cost_models import collectives, long_bags, towers
 from cost_models.amounts import NO_RESERVE, Amount, Reserve
 from cost_models.averaging import Averaging
 from cost_models.batch_copy import COPY_CONTENTION, BatchCopy
@@ -34,7 +34,7 @@ from cost_models.resources import DEVICE, Resource
 from cost_models.schedule import Schedule
 from cost_models.sharding_mix import mixing_seconds
 from cost_models.shards import IS_CACHED, MEMORY_HBM, Blocks, Floats, Ints
-from cost_models.stages import VectorExchange
+from cost_models.stages import LOOKUPS, VectorExchange
 from cost_models.stashing import stash_loads
 from cost_models.step_base import StepBase
 from cost_models.step_exchanges import EXCHANGE_OF, balanced_bytes, exchange_terms
@@ -58,6 +58,8 @@ class StepCosts(StepMemory):
     coefficients: StepCoefficients
     base: StepBase
     """What a step takes before any table is placed."""
+    numbers_of_tables: Ints
+    """[tables] the number of each in the model's workload, several of whose forms may be held."""
     cut_shares: dict[str, float]
     """What each stage takes of cutting copies over their replicas, and of gathering them."""
 
@@ -72,9 +74,11 @@ class StepCosts(StepMemory):
         own: Ints | None = None,
         copy_meets_rows: bool | None = None,
         stashes: bool = False,
+        long_tables: tuple[int, ...] | None = None,
     ) -> None:
         """`own` are the only tables that are held, by number; unset, all. `copy_meets_rows`: whether there is a stage
-        for what rows wait for the copy of a batch; unset, where they may. `stashes`: whether tables may leave HBM."""
+        for what rows wait for the copy of a batch; unset, where they may. `stashes`: whether tables may leave HBM.
+        `long_tables`: those whose bags a lookup may wait for, by number; unset, as `long_bags` has it."""
         super().__init__(topology, workload, reserve, exchange)
         self.stashes = stashes
         self._own, replication = own, None
@@ -106,6 +110,9 @@ class StepCosts(StepMemory):
         self.batch_copy = BatchCopy.of(self.by_kinds, workload, self.kinds, self.batching, software, self.update)
         meets_rows = self.batch_copy.meets_rows(self.loaded_bytes_per_sample)
         self.copy_meets_rows = meets_rows if copy_meets_rows is None else copy_meets_rows
+        self.numbers_of_tables = np.arange(len(self.tables.rows))
+        if long_tables is None:
+            long_tables = long_bags.long_tables(self.tables, self.kinds, self.batching)
         self.schedule = Schedule(
             topology,
             workload,
@@ -117,6 +124,7 @@ class StepCosts(StepMemory):
             update=self.update,
             copy_meets_rows=self.copy_meets_rows,
             stashes=stashes,
+            long_tables=long_tables,
         )
         self.kind_of_rank, self.node_of_rank = self.schedule.kind_of_rank, self.schedule.node_of_rank
         self.stages, self.columns, self.hidden = self.schedule.stages, self.schedule.columns, self.schedule.hidden
@@ -282,9 +290,9 @@ class StepCosts(StepMemory):
 
     def _block_terms(self, blocks: Blocks, kind: int) -> dict[str, Loads]:
         """What blocks take on a kind of rank, term by term."""
-        tables, lookup = self.tables, self._lookup(blocks, kind)
+        lookup = self._lookup(blocks, kind)
         terms: dict[str, Loads] = {
-            "lookup_forward": lookup.forward(),
+            **self.lookup_terms(lookup, self.numbers_of_tables[blocks.table]),
             "cache_fetch": lookup.fetches(is_prefetched=self.schedule.is_prefetched),
             **self._exchange_terms(blocks, kind),
         }
@@ -293,9 +301,18 @@ class StepCosts(StepMemory):
         if self.stashes:
             groups = 1.0 if self._replication is None else self._replication.groups_per_switch[kind]
             terms["stash"] = stash_loads(self.stashed_bytes(blocks), self.kinds[kind], groups)
-        terms |= self._copy_terms(lambda: lookup)
-        if tables.training:
+        return terms | self._copy_terms(lambda: lookup)
+
+    def lookup_terms(self, lookup: Lookup, of_table: Ints) -> dict[str, Loads]:
+        """What blocks take of a lookup and its update, whose bags are those of tables of these numbers [n], or -1."""
+        terms = {"lookup_forward": lookup.forward()}
+        if self.tables.training:
             terms["lookup_backward"] = lookup.backward()
+        if self.schedule.long_tables:
+            is_long = np.isin(of_table, self.schedule.long_tables)
+            for stage, loads in zip(LOOKUPS, lookup.bags(np.where(is_long, of_table, -1)), strict=True):
+                if stage in terms:
+                    terms[stage] |= loads
         return terms
 
     def id_sort_seconds(self, blocks: Blocks, kind: int) -> Floats:

@@ -38,6 +38,7 @@ from cost_models.error_bars import (
 from cost_models.evaluation import Evaluation
 from cost_models.model import BATCH_COPY
 from cost_models.resources import (
+    BAGS,
     DEVICE,
     FETCHES,
     HOST_LINK,
@@ -101,6 +102,9 @@ _MEASURED_INSTEAD = {
 }
 """Coefficients in whose place a device's file may have what was measured on it."""
 _LAUNCH = {"lookup_forward": "forward_launch_s", "lookup_backward": "backward_launch_s"}
+_ON_DEVICE = (DEVICE.kind, BAGS.kind)
+_BAG = {"lookup_forward": "lookup_bag_row_s", "lookup_backward": "update_bag_id_s"}
+"""What is taken for all that a rank does where it waits for a bag."""
 _DATA_SHEET_WORDS: dict[str, str] = {"front_end": "front-end cards"}
 _DATA_SHEET_WORDS |= {name: row.label for name, row in MEMORIES.items()}
 _EFFICIENCY: dict[Resource, str] = dict.fromkeys((PCIE, HOST_LINK, HOST_LINK_OUT, HOST_LINK_IN), "pcie_efficiency")
@@ -220,7 +224,7 @@ class _StageErrors:
             yield self._of("device", "pcie_efficiency", busy, {})
         elif self._resource in STASHES:
             yield from self._on_stash(self._parts(self._resource, busy), busy)
-        elif self._resource == DEVICE:
+        elif self._resource.kind in _ON_DEVICE:
             yield from self._on_device(self._parts(self._resource, busy))
         elif self._resource == FETCHES:
             yield from self._on_fetches(self._parts(self._resource, busy))
@@ -269,6 +273,9 @@ class _StageErrors:
             return
         if parts.base:
             yield self._of("software", _LAUNCH[self._name], parts.base, {})
+        if self._resource is not None and self._resource.kind == BAGS.kind:
+            yield self._of("device", _BAG[self._name], self._seconds - self._constant - parts.base, {})
+            return
         for (where, name), seconds in self._by_tier(parts):
             yield self._of(where, name, seconds, {"row_bytes": parts.row_bytes})
 
