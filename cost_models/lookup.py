@@ -326,6 +326,7 @@ class Lookup:
         forward = BlockLoad(outputs + self._by_vector(), ids + terms.read_rows(self._on_device, lookup))
         backward = BlockLoad(by_rows=self._lookups * min(rates.id_s / rates.at_once, self._kind.update_row_s))
         longest = longest_bags(self._tables, self._blocks.table, self._samples)
+        longest = np.where(longest > rates.long_from, longest, 0.0)
         bags = longest * bag_row_s(rates, np.asarray(reads.table_bytes)), np.asarray(longest * rates.id_s)
         return in_place_of(forward * is_pooled, bags[0], of_table), in_place_of(backward * is_pooled, bags[1], of_table)
 

@@ -17,6 +17,7 @@ from cost_models.simulator.simulation import simulate
 from cost_models.step import StepModel
 from cost_models.workload.models import Workload
 from planner import Policy, plan, verify
+from planner.oracle import Oracle
 from tests.oracles.instances import workload
 from topologies.errors import InputError
 from topologies.loading import load_topology
@@ -208,6 +209,21 @@ def test_compressed_tables_and_tables_with_more_copies(fields: dict[str, Any], p
     question = asked(*[{**LONG, "rows": 2**20}] * 3, *[SHORT] * 3, **fields)
     found = plan(load_topology(CLUSTER), question, effort=0, policy=Policy.model_validate(policy))
     assert not verify(found)
+
+
+def test_candidates_with_other_bags() -> None:
+    """Beside a plan whose first table alone has long bags, candidates have no bound above what planning them anew
+    proves: neither where its bags become short, nor where others become long, which no resource knows."""
+    question = workload([LONG, SHORT, SHORT], global_batch=512, software="torchrec")
+    made = plan(load_topology(CLUSTER), question, effort=0, simulate=False)
+    oracle = Oracle(made)
+    costs = oracle.cost({"t0.pooling_factor": [20, 150, 400, 8_000, 4_000], "t1.pooling_factor": [20] * 4 + [5_000]})
+    exact = oracle.exact(costs, 5, effort=0, gap=1.0)
+    assert len(exact.plans) == 5
+    for number, found in exact.plans.items():
+        assert found.objective is not None
+        assert costs.lower_bound_s[number] <= found.objective.lower_bound_s
+    assert costs.estimate_s[3] > costs.estimate_s[2] > costs.estimate_s[1]
 
 
 def test_spelling() -> None:
