@@ -22,6 +22,7 @@ from cost_models.dense_sharding import sharded_bytes, sharding_of
 from cost_models.dense_update import DenseUpdate
 from cost_models.exchange_lines import ExchangeLine, fastest_line
 from cost_models.exchanged import Exchanged
+from cost_models.first_answers import CACHE_FETCH, answer_lines, first_answer_s, must_ask
 from cost_models.kinds import RankKind, rank_kinds
 from cost_models.loads import Loads
 from cost_models.lookup import Lookup
@@ -135,9 +136,10 @@ class StepCosts(StepMemory):
         of_lines = REPLICA_SYNC, *EXCHANGE_OF
         self.protocol_stages = tuple(stage for stage in self.schedule.collectives if stage in of_lines)
         self.protocol_stages += (COPY_CONTENTION,) * self.copy_meets_rows
-        self.base = StepBase(
-            topology, workload, self.tables, self.kinds, self.batching, self.schedule, software, replication
-        )
+        answers_apart = replicas is None and CACHE_FETCH in self.stages and first_answer_s(self.kinds) > 0
+        self.protocol_stages += (CACHE_FETCH,) * answers_apart
+        inputs = topology, workload, self.tables, self.kinds, self.batching, self.schedule, software, replication
+        self.base = StepBase(*inputs, answers_apart)
         parts = tuple(model.even_tables for _, model in self.models_by_copies)
         self.base.let_others_run_beside_the_dense_part(self._even_lookups(), parts)
         for _, model in self.models_by_copies:
@@ -205,6 +207,8 @@ class StepCosts(StepMemory):
             return () if self._averaging is None else self._averaging.lines
         if stage == COPY_CONTENTION:
             return self.batch_copy.lines(self.loaded_bytes_per_sample)
+        if stage == CACHE_FETCH:
+            return answer_lines(self.kinds)
         return self.exchange_lines_of(stage)
 
     def with_flat_exchange(self) -> Self | None:
@@ -228,6 +232,9 @@ class StepCosts(StepMemory):
 
     def _balanced_line(self, stage: str) -> int:
         """The fastest line where whole tables are spread evenly: where a search begins."""
+        if stage == CACHE_FETCH:
+            stored = self.tables.row_bytes(self.tables.whole.table, self.tables.whole.columns)
+            return int(must_ask(float(self.tables.rows @ stored), self.kinds))
         if stage not in EXCHANGE_OF:
             return 0 if self._averaging is None or stage != REPLICA_SYNC else self._averaging.balanced_line()
         exchange, blocks = EXCHANGE_OF[stage], self.own_blocks
@@ -320,8 +327,10 @@ class StepCosts(StepMemory):
         return self._lookup(blocks, kind).id_sort() if self.tables.training else np.zeros(len(blocks))
 
     def exchange_costs(self, blocks: Blocks, kind: int) -> BlockCosts:
-        """What blocks exchange and wait for the copy of a batch, and no bytes."""
+        """What blocks exchange, wait for the copy of a batch and fetch after first answers; no bytes."""
         terms = self._exchange_terms(blocks, kind) | self._copy_terms(lambda: self._lookup(blocks, kind))
+        if CACHE_FETCH in self.protocol_stages:
+            terms[CACHE_FETCH] = self._lookup(blocks, kind).fetches(is_prefetched=False)
         parts = self._summed(terms, len(blocks), kind)
         self._add_waits(blocks, kind, parts)
         none = np.zeros((len(blocks), 0))
