@@ -104,8 +104,7 @@ _MEASURED_INSTEAD = {
 """Coefficients in whose place a device's file may have what was measured on it."""
 _LAUNCH = {"lookup_forward": "forward_launch_s", "lookup_backward": "backward_launch_s"}
 _BAG = {"lookup_forward": "lookup_bag_row_s", "lookup_backward": "update_bag_id_s"}
-_DATA_SHEET_WORDS: dict[str, str] = {"front_end": "front-end cards"}
-_DATA_SHEET_WORDS |= {name: row.label for name, row in MEMORIES.items()}
+_DATA_SHEET_WORDS = {"front_end": "front-end cards", **{name: row.label for name, row in MEMORIES.items()}}
 _EFFICIENCY: dict[Resource, str] = dict.fromkeys((PCIE, HOST_LINK, HOST_LINK_OUT, HOST_LINK_IN), "pcie_efficiency")
 _EFFICIENCY |= {Resource(name): row.efficiency for name, row in MEMORIES.items() if row.efficiency is not None}
 """The device coefficient of the share of a rate that is achieved; of the others the data sheet is all that is known."""
