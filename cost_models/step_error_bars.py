@@ -104,7 +104,8 @@ _MEASURED_INSTEAD = {
 """Coefficients in whose place a device's file may have what was measured on it."""
 _LAUNCH = {"lookup_forward": "forward_launch_s", "lookup_backward": "backward_launch_s"}
 _BAG = {"lookup_forward": "lookup_bag_row_s", "lookup_backward": "update_bag_id_s"}
-_DATA_SHEET_WORDS = {"front_end": "front-end cards", **{name: row.label for name, row in MEMORIES.items()}}
+_DATA_SHEET_WORDS: dict[str, str] = {name: row.label for name, row in MEMORIES.items()}
+_DATA_SHEET_WORDS["front_end"] = "front-end cards"
 _EFFICIENCY: dict[Resource, str] = dict.fromkeys((PCIE, HOST_LINK, HOST_LINK_OUT, HOST_LINK_IN), "pcie_efficiency")
 _EFFICIENCY |= {Resource(name): row.efficiency for name, row in MEMORIES.items() if row.efficiency is not None}
 """The device coefficient of the share of a rate that is achieved; of the others the data sheet is all that is known."""
@@ -276,8 +277,7 @@ class _StageErrors:
             return
         if parts.base:
             yield self._of("software", _LAUNCH[self._name], parts.base, {})
-        is_bag = self._resource is not None and self._resource.kind == BAGS.kind
-        if is_bag:
+        if is_bag := self._resource is not None and self._resource.kind == BAGS.kind:
             yield self._of("device", _BAG[self._name], self._seconds - self._constant - parts.base, {})
         for (where, name), seconds in () if is_bag else self._by_tier(parts):
             yield self._of(where, name, seconds, {"row_bytes": parts.row_bytes})
