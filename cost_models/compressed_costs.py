@@ -138,6 +138,7 @@ class CompressedCosts(MixedCosts):
         self.sent_tables = replace(self.tables, outputs_per_sample=vectors)
         self.remainders = Remainders.of(workload, self.topology.world_size)
         self.projection_bytes_of_each = parameter_element_bytes(workload) * self.compressions.projections.astype(float)
+        self.numbers_of_tables = of_table
         largest = np.zeros(int(of_table[-1]) + 1)
         np.maximum.at(largest, of_table, self.projection_bytes_of_each)
         self.projection_bytes = float(largest.sum())
@@ -199,11 +200,10 @@ class CompressedCosts(MixedCosts):
         """What blocks take beyond lookup and exchange of their rows, term by term, and their positions."""
         prefetched, training = self.schedule.is_prefetched, self.tables.training
         for lookup, index in self._remainder_lookups(blocks, kind):
-            terms = {"lookup_forward": lookup.forward(), "cache_fetch": lookup.fetches(is_prefetched=prefetched)}
+            terms = self.lookup_terms(lookup, np.full(len(index), -1))  # their bags are read beside those of quotients
+            terms["cache_fetch"] = lookup.fetches(is_prefetched=prefetched)
             if prefetched:
                 terms["beside_misses"] = lookup.beside_misses()
-            if training:
-                terms["lookup_backward"] = lookup.backward()
             yield terms, index
         if len(index := np.flatnonzero(own.id_bytes[blocks.table])):
             forward, backward = self._combining(blocks.take(index), kind, own)

@@ -19,11 +19,13 @@ from cost_models.batch_copy import COPY_CONTENTION, CopyLine
 from cost_models.evaluation import Evaluation
 from cost_models.exchange_lines import Case, ExchangeLine
 from cost_models.exchanged import OUTPUTS, Exchanged
+from cost_models.first_answers import CACHE_FETCH, AnswerLine, unasked_s
 from cost_models.joint_lines import JointLine
+from cost_models.kinds import RankKind
 from cost_models.model import CostModel
 from cost_models.shards import Blocks, Floats, PlacedShards
 
-OwnLine = ExchangeLine | AveragingLine | CopyLine
+OwnLine = ExchangeLine | AveragingLine | CopyLine | AnswerLine
 Line = OwnLine | JointLine
 
 
@@ -34,6 +36,7 @@ class CostsAtLines(CostModel):
     """[S] seconds that a stage takes whatever its loads, without the latencies of lines."""
     _base_loads: Floats
     """[K, C] loads before any table is placed, without what sums around all ranks wait for."""
+    kinds: tuple[RankKind, ...]
     exchanged: Exchanged | None = None
     """The lines of stages that exchange, by whether anything is exchanged; None where all are of whatever is."""
 
@@ -54,7 +57,7 @@ class CostsAtLines(CostModel):
 
     @property
     def latencies(self) -> Floats:
-        """[S] seconds of the collectives at these lines; copies of batches that are waited for aside."""
+        """[S] seconds of collectives and first answers at these lines; copies of batches that are waited for aside."""
         latencies_s = self.constants[: len(self._beside)] - self._beside
         if COPY_CONTENTION in self.stages:
             latencies_s[self.stages.index(COPY_CONTENTION)] = 0.0
@@ -66,6 +69,13 @@ class CostsAtLines(CostModel):
 
     def _add_waits(self, blocks: Blocks, kind: int, parts: Sequence[Floats]) -> None:
         """Add to what blocks cost on a kind of rank, [n, C] each of the three parts, what they wait for."""
+        self._add_waits_of_exchanges(blocks, kind, parts)
+        if CACHE_FETCH in self.protocol_stages and not self._own_line(CACHE_FETCH):
+            stage = self.stages.index(CACHE_FETCH)
+            columns = [c for c, column in enumerate(self.columns) if column.stage == stage]
+            parts[2][:, columns] += unasked_s(blocks, self.kinds)[:, None]
+
+    def _add_waits_of_exchanges(self, blocks: Blocks, kind: int, parts: Sequence[Floats]) -> None:
         if self.exchanged is not None:
             stages = [self.stages[column.stage] for column in self.columns]
             self.exchanged.add_waits(parts, blocks, kind, self.case, stages)
@@ -86,7 +96,7 @@ class CostsAtLines(CostModel):
     def beyond(self, blocks: Blocks) -> Floats:
         """[n, C] what blocks cost every rank at these lines as they are of placements of another case."""
         parts = [np.zeros((len(blocks), len(self.columns))) for _ in range(3)]
-        self._add_waits(blocks, 0, parts)
+        self._add_waits_of_exchanges(blocks, 0, parts)
         return parts[2]
 
     @property

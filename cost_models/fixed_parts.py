@@ -87,8 +87,19 @@ class TableAmounts:
             copies=None,
             update=update,
             copy_meets_rows=model.copy_meets_rows,
+            long_tables=model.schedule.long_tables,
         )
-        return StepBase(model.topology, workload, model.tables, model.kinds, model.batching, schedule, software, None)
+        return StepBase(
+            model.topology,
+            workload,
+            model.tables,
+            model.kinds,
+            model.batching,
+            schedule,
+            software,
+            None,
+            model.base.answers_apart,
+        )
 
     def fixed_parts(self, bases: Sequence[StepBase], which: Ints, sums: Floats) -> FixedParts:
         """Those of n models, each with the dense part of one of `bases`, whose tables add up to `sums` [n, amounts]."""

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from cost_models.averaging import AveragingLine
 from cost_models.batch_copy import CopyLine
 from cost_models.exchange_lines import ExchangeLine
+from cost_models.first_answers import AnswerLine
 
-Line = ExchangeLine | AveragingLine | CopyLine
+Line = ExchangeLine | AveragingLine | CopyLine | AnswerLine
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from cost_models.coefficients import (
 )
 from cost_models.collective_laws import CollectiveLaw, Protocol, collective_law
 from cost_models.groups import RankGroup
-from cost_models.lookup_rates import LookupRates, either, launch_s, lookup_rates
+from cost_models.lookup_rates import BagRates, LookupRates, bag_rates, either, launch_s, lookup_rates
 from cost_models.memory_rates import MemoryRates, front_end_rate, memories_below_hbm, usable_bytes
 from cost_models.resources import FRONT_END, PCIE, Resource
 from cost_models.small_products import SmallRates, small_rates
@@ -117,6 +117,8 @@ class RankKind:
     """Those below HBM that it has."""
     memory_bytes: tuple[int, ...]
     """Usable capacity after the reserve of each pool, by memory (see `SHARED_BY`)."""
+    bags: BagRates | None = None
+    """How long one bag of a pooled table takes, however few there are; None where that was not measured."""
     unpooled: "RankKind | None" = None
     """The rank as tables meet it that are not pooled, beside such as are, where kernels of the software take other
     times of these; None: it is the same for all tables."""
@@ -241,6 +243,10 @@ def _kind(
     all_reduce = _protocols("all_reduce", group, domain, _rate(link, port, link.all_reduce_efficiency.value))
     towers = domains_per_tower(topology, workload)
     beyond, in_tower = _beyond(topology, group, world, all_reduce[-1].bytes_per_s, towers, software.exchange_in_phases)
+    launches_s = (
+        launch_s(device.lookup_launch_s, software.forward_launch_s),
+        launch_s(device.update_launch_s, software.backward_launch_s),
+    )
     alone, pads = not software.fits_products, workload.software_mode == "compiled"
     return RankKind(
         group=group.name,
@@ -251,8 +257,8 @@ def _kind(
         domain_ranks=domain,
         tower_domains=towers,
         lookup=lookup_rates(group, device, host_rate),
-        lookup_launch_s=launch_s(device.lookup_launch_s, software.forward_launch_s),
-        update_launch_s=launch_s(device.update_launch_s, software.backward_launch_s),
+        lookup_launch_s=launches_s[0],
+        update_launch_s=launches_s[1],
         update_passes=device.update_passes_per_lookup.value if device.update_passes_per_lookup else None,
         update_row_s=either(device.update_row_s, 0.0),
         sorts_ids_apart=device.update_row_s is None and device.update_passes_per_lookup is None,
@@ -286,6 +292,7 @@ def _kind(
         front_end_bytes_per_s=front_end_rate(group),
         memories=memories_below_hbm(group, device, host_rate),
         memory_bytes=usable_bytes(group),
+        bags=bag_rates(group, device, sum(launches_s)),
     )
 
 

@@ -11,6 +11,7 @@ from cost_models.batch_copy import MEETS_COPIES, waited_s
 from cost_models.coefficients import SoftwareCoefficients
 from cost_models.kinds import RankKind
 from cost_models.loads import BlockLoad, Loads
+from cost_models.long_bags import bag_row_s, in_place_of, longest_bags
 from cost_models.memory import Batching, cached_share, is_cached_beside
 from cost_models.memory_rates import MemoryRates
 from cost_models.resources import DEVICE, FETCHES, FRONT_END, HOST_LINK, HOST_LINK_IN, HOST_LINK_OUT, PCIE, Resource
@@ -161,15 +162,18 @@ class Lookup:
         ids, outputs = terms.stream(reads, kind.lookup)
         rows = terms.read_rows(self._on_device, kind.lookup)
         search = np.where(IS_CACHED[self._blocks.tier], terms.cache_search(reads, software), 0.0)
-        vectors = self._samples * self._tables.outputs_per_sample[self._blocks.table]
-        by_vector = vectors * (kind.lookup.vector_s + (software.vector_s.value if software.vector_s else 0.0))
         codec = self._codec_seconds(self._tables.codec_bytes[0])
         on_device = BlockLoad(
-            fixed=outputs + by_vector + codec,
+            fixed=outputs + self._by_vector() + codec,
             by_rows=ids + rows + search + self._cache_codec_seconds(),
             everywhere=codec / kind.world_size + self._arranging_seconds() + kind.id_cut_s * self._cut_ids,
         )
         return self._in_turn(on_device, self._read_in_place(~self._meets_misses))
+
+    def _by_vector(self) -> Floats:
+        """[n] seconds of vectors beyond their bytes."""
+        vectors, more = self._samples * self._tables.outputs_per_sample[self._blocks.table], self._software.vector_s
+        return np.asarray(vectors * (self._kind.lookup.vector_s + (more.value if more else 0.0)))
 
     def beside_misses(self) -> Loads:
         """What kernels read and update in place of cached tables while the next batch's misses come, which it hides.
@@ -310,6 +314,21 @@ class Lookup:
         everywhere = codec / kind.world_size + self._arranging_seconds()
         load = BlockLoad(codec + whole + of_vectors, on_device + by_row, everywhere)
         return self._in_turn(load, self._updated_in_place(~self._meets_misses))
+
+    def bags(self, of_table: Ints) -> tuple[Loads, Loads]:
+        """What resources of long bags have beyond the loads of the device, forward and backward, where blocks read bags
+        of the tables of these numbers [n], or none of their own (-1)."""
+        rates, reads, lookup = self._kind.bags, self._reads, self._kind.lookup
+        if rates is None:
+            return {}, {}
+        is_pooled = self._tables.pooled[self._blocks.table].astype(float)
+        ids, outputs = terms.stream(reads, lookup)
+        forward = BlockLoad(outputs + self._by_vector(), ids + terms.read_rows(self._on_device, lookup))
+        backward = BlockLoad(by_rows=self._lookups * min(rates.id_s / rates.at_once, self._kind.update_row_s))
+        longest = longest_bags(self._tables, self._blocks.table, self._samples)
+        longest = np.where(longest > rates.long_from, longest, 0.0)
+        bags = longest * bag_row_s(rates, np.asarray(reads.table_bytes)), np.asarray(longest * rates.id_s)
+        return in_place_of(forward * is_pooled, bags[0], of_table), in_place_of(backward * is_pooled, bags[1], of_table)
 
     def id_sort(self) -> Floats:
         """[n] seconds on the device that sorting ids by row takes of `backward`; of a calibrated device it is part of

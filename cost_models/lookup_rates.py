@@ -24,6 +24,46 @@ class LookupRates:
     """Time of a vector beyond that, with its bag of ids."""
 
 
+@dataclass(frozen=True)
+class BagRates:
+    """How long one bag takes a device, whose rows and ids it goes through one after the other."""
+
+    row_s: float
+    """Of each row out of device memory."""
+    cached_row_s: float
+    """Of each row that its cache holds."""
+    cache_bytes: float
+    """What its cache holds."""
+    id_s: float
+    """Of each id in a kernel before the update."""
+    at_once: float
+    """Bags that this kernel goes through at the same time."""
+    long_from: float
+    """Rows of a bag from which on both passes of it take longer than launching them. Shorter ones are not told from
+    what launches take."""
+
+
+def bag_rates(group: NodeGroup, device: DeviceCoefficients, launches_s: float) -> BagRates | None:
+    """Those of a device of the group, whose two passes take `launches_s` to launch; None where they were not
+    measured."""
+    row, cached_row, of_id, at_once = (
+        device.lookup_bag_row_s,
+        device.lookup_bag_cached_row_s,
+        device.update_bag_id_s,
+        device.update_bags_at_once,
+    )
+    if row is None or cached_row is None or of_id is None or at_once is None:
+        return None
+    return BagRates(
+        row_s=row.value,
+        cached_row_s=cached_row.value,
+        cache_bytes=float(group.accelerators.l2 or 0),
+        id_s=of_id.value,
+        at_once=at_once.value,
+        long_from=launches_s / (row.value + of_id.value),
+    )
+
+
 def lookup_rates(group: NodeGroup, device: DeviceCoefficients, host_bytes_per_s: float) -> LookupRates:
     """Rates of a lookup on a device of the group."""
     hbm, l2_bytes = group.accelerators.hbm, group.accelerators.l2 or 0

@@ -123,6 +123,7 @@ class MixedCosts(StepCosts):
                 own=own,
                 copy_meets_rows=self.copy_meets_rows,
                 stashes=self.stashes,
+                long_tables=self.schedule.long_tables,
             )
             model.batching = replace(model.batching, output_copies=self.batching.output_copies)
             found.append(CopiedTables(self, model, copies))

@@ -17,7 +17,7 @@ from cost_models.error_bars import ErrorBars
 from cost_models.evaluation import ROUNDING, Evaluation, critical_rank
 from cost_models.exchange_lines import Case
 from cost_models.replicas import Replicas
-from cost_models.resources import DEVICE, PCIE, Resource
+from cost_models.resources import BAGS, DEVICE, PCIE, Resource
 from cost_models.shards import (
     EVERYWHERE,
     EXTENT_OF_SHARDING,
@@ -277,7 +277,7 @@ class CostModel(ABC):
     @property
     def is_device(self) -> NDArray[np.bool_]:
         """[C] columns of what devices do, rank by rank."""
-        return np.array([column.resource == DEVICE for column in self.columns])
+        return np.array([column.resource == DEVICE or column.resource.kind == BAGS.kind for column in self.columns])
 
     def _placed(self, placed: PlacedShards, costs_of: Callable[[Blocks, int], BlockCosts]) -> tuple[Floats, Floats]:
         """[W, C] loads that each rank brings to its resources, and the bytes on it of what is placed."""

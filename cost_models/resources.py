@@ -34,6 +34,7 @@ RESOURCE_KINDS: dict[str, ResourceKind] = {
     kind.name: kind
     for kind in (
         ResourceKind("device", "accelerator (HBM, kernels)", "rank"),
+        ResourceKind("bags", "accelerator (longest bag of a table)", "rank"),
         ResourceKind("host", "host (fixed overhead)", "rank"),
         ResourceKind("link", "scale-up link", "rank", "network"),
         ResourceKind("nic", "scale-out card", "card", "network"),
@@ -75,13 +76,15 @@ class Resource:
     way: Way | None = None
     level: int | None = None
     """The network level whose switches an uplink leaves, counted from 0 at the leaves."""
+    table: int | None = None
+    """The number of the table whose bags it reads beside all others; of `bags`, every such one where it is unset."""
     with_ids: bool = False
     """Whether its load counts the next batch's ids, less what other stages hide of them, beside the load without."""
     in_place: bool = False
     """Whether its load counts the rows alone that are read and updated in place beside the next batch's misses."""
 
     def __str__(self) -> str:
-        level = "" if self.level is None else str(self.level)
+        level = next((str(number) for number in (self.level, self.table) if number is not None), "")
         way = "" if self.way is None else f"_{self.way}"
         return f"{self.kind}{level}{way}{'_with_ids' * self.with_ids}{'_in_place' * self.in_place}"
 
@@ -94,7 +97,9 @@ class Resource:
         way: Way | None = None if spelling["way"] is None else ("out" if spelling["way"] == "out" else "in")
         level = None if spelling["level"] is None else int(spelling["level"])
         more = spelling["more"]
-        return cls(spelling["kind"], way, level, more == "_with_ids", more == "_in_place")
+        is_of_table = spelling["kind"] == "bags"
+        level, table = (None, level) if is_of_table else (level, None)
+        return cls(spelling["kind"], way, level, table, more == "_with_ids", more == "_in_place")
 
     @property
     def row(self) -> ResourceKind:
@@ -105,6 +110,7 @@ class Resource:
 DEVICE, HOST_LINK, PCIE, FETCHES, FRONT_END, RING, SUMS = (
     Resource(kind) for kind in ("device", "host_link", "pcie", "fetches", "front_end", "ring", "sums")
 )
+BAGS = Resource("bags")
 STASHES = STASH, STASH_OUT, STASH_IN = tuple(Resource(kind) for kind in ("stash", "stash_out", "stash_in"))
 HOST_LINK_OUT, HOST_LINK_IN = (Resource("host_link", way) for way in WAYS)
 LINKS = LINK_OUT, LINK_IN = Resource("link", "out"), Resource("link", "in")

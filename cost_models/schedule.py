@@ -17,6 +17,7 @@ from cost_models.path_latency import Hops, inside_latency_s, inside_phases, leav
 from cost_models.replicas import Replicas
 from cost_models.replication import Replication, Sums
 from cost_models.resources import (
+    BAGS,
     DEVICE,
     FETCHES,
     FRONT_END,
@@ -66,10 +67,12 @@ class Schedule:
         update: DenseUpdate,
         copy_meets_rows: bool = False,
         stashes: bool = False,
+        long_tables: tuple[int, ...] = (),
     ) -> None:
         """`update`: what the dense optimizer takes. `copies`: how copies of all tables, or of some, are kept
         together; None where no table has any. `copy_meets_rows`: whether rows may wait for the copy of a batch.
-        `stashes`: whether tables may leave HBM between the passes."""
+        `stashes`: whether tables may leave HBM between the passes. `long_tables`: see `long_bags`."""
+        self.long_tables = long_tables
         self._topology, self._workload = topology, workload
         self._kinds, self._software, self.has_towers = kinds, software, has_towers
         self._in_phases = software.exchange_in_phases and not has_towers
@@ -127,8 +130,8 @@ class Schedule:
         }
         over = {term.name: term.over for term in TERMS}
         beyond = {term: [uplink.resource for uplink in uplinks] for term, uplinks in self._sum_uplinks.items()}
-        if self.update_hides_sums:
-            beyond[UPDATE] = [SUMS]
+        bags = [replace(BAGS, table=table) for table in self.long_tables]
+        beyond |= {"lookup_forward": bags, UPDATE: [SUMS] * self.update_hides_sums + bags}
         if self.ring_s:
             beyond |= {term: [RING] for term in _EXCHANGED}
         columns = [
@@ -237,6 +240,8 @@ class Schedule:
         if term == "beside_misses" and resource == HOST_LINK:
             return self._before_sums(kind)
         reached = [(resource, 1.0)]
+        if resource in (DEVICE, BAGS) and self.stage_of_term.get(term) in ("lookup_forward", UPDATE):
+            reached += [(replace(BAGS, table=table), 1.0) for table in self.long_tables]
         sums_up = self._sum_uplinks.get(term)
         if resource.kind == "nic" and term not in IN_TOWER:
             climbing = climbs(term, self._kinds[kind]) if sums_up is None else 1.0

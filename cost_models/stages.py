@@ -15,6 +15,8 @@ from typing import Literal
 
 UPDATE = "lookup_backward"
 """The stage of the update of tables."""
+LOOKUPS = ("lookup_forward", UPDATE)
+"""The stages of kernels that read bags."""
 VectorExchange = Literal["flat", "sptt"]
 """How vectors come to the ranks of their samples: at once, or through towers (see `towers`)."""
 

@@ -16,6 +16,7 @@ from cost_models.dense import DensePass, dense_seconds
 from cost_models.dense_sharding import ShardedDense, sharding_of
 from cost_models.dense_size import dense_size
 from cost_models.exchange_lines import ExchangeLine
+from cost_models.first_answers import first_answer_s
 from cost_models.kinds import RankKind
 from cost_models.layer_loads import Channel
 from cost_models.memory import Batching
@@ -54,6 +55,8 @@ class StepBase:
     schedule: Schedule
     software: SoftwareCoefficients
     replication: Replication | None
+    answers_apart: bool = False
+    """Whether waits for first answers of memories are a law of their own (see `first_answers`), and no load."""
     sharded: ShardedDense | None = field(init=False)
     """None where ranks replicate the dense part."""
     constants: Floats = field(init=False)
@@ -96,7 +99,7 @@ class StepBase:
         coded = software.codec_passes.value * parameters * self.tables.gradient_codec_bytes
         for k, kind in enumerate(self.kinds):
             self._put(loads[k], "lookup_forward", _in_step(DEVICE, kind.lookup_launch_s, kind), k)
-            answers_s = sum(rates.latency_s for rates in kind.memories.values())
+            answers_s = 0.0 if self.answers_apart else first_answer_s([kind])
             self._put(loads[k], "cache_fetch", _in_step(FETCHES, answers_s, kind), k)
             dense = self.dense[k]
             self._put(loads[k], "dense", in_dense(dense.rest_s, kind), k)

@@ -9,7 +9,7 @@ from typing import Self
 
 import numpy as np
 
-from cost_models import collectives, towers
+from cost_models import collectives, long_bags, towers
 from cost_models.amounts import NO_RESERVE, Amount, Reserve
 from cost_models.averaging import Averaging
 from cost_models.batch_copy import COPY_CONTENTION, BatchCopy
@@ -22,6 +22,7 @@ from cost_models.dense_sharding import sharded_bytes, sharding_of
 from cost_models.dense_update import DenseUpdate
 from cost_models.exchange_lines import ExchangeLine, fastest_line
 from cost_models.exchanged import Exchanged
+from cost_models.first_answers import CACHE_FETCH, answer_lines, first_answer_s, must_ask
 from cost_models.kinds import RankKind, rank_kinds
 from cost_models.loads import Loads
 from cost_models.lookup import Lookup
@@ -34,7 +35,7 @@ from cost_models.resources import DEVICE, Resource
 from cost_models.schedule import Schedule
 from cost_models.sharding_mix import mixing_seconds
 from cost_models.shards import IS_CACHED, MEMORY_HBM, Blocks, Floats, Ints
-from cost_models.stages import VectorExchange
+from cost_models.stages import LOOKUPS, VectorExchange
 from cost_models.stashing import stash_loads
 from cost_models.step_base import StepBase
 from cost_models.step_exchanges import EXCHANGE_OF, balanced_bytes, exchange_terms
@@ -58,6 +59,8 @@ class StepCosts(StepMemory):
     coefficients: StepCoefficients
     base: StepBase
     """What a step takes before any table is placed."""
+    numbers_of_tables: Ints
+    """[tables] the number of each in the model's workload, several of whose forms may be held."""
     cut_shares: dict[str, float]
     """What each stage takes of cutting copies over their replicas, and of gathering them."""
 
@@ -72,9 +75,11 @@ class StepCosts(StepMemory):
         own: Ints | None = None,
         copy_meets_rows: bool | None = None,
         stashes: bool = False,
+        long_tables: tuple[int, ...] | None = None,
     ) -> None:
         """`own` are the only tables that are held, by number; unset, all. `copy_meets_rows`: whether there is a stage
-        for what rows wait for the copy of a batch; unset, where they may. `stashes`: whether tables may leave HBM."""
+        for what rows wait for the copy of a batch; unset, where they may. `stashes`: whether tables may leave HBM.
+        `long_tables`: those whose bags a lookup may wait for, by number; unset, as `long_bags` has it."""
         super().__init__(topology, workload, reserve, exchange)
         self.stashes = stashes
         self._own, replication = own, None
@@ -106,6 +111,9 @@ class StepCosts(StepMemory):
         self.batch_copy = BatchCopy.of(self.by_kinds, workload, self.kinds, self.batching, software, self.update)
         meets_rows = self.batch_copy.meets_rows(self.loaded_bytes_per_sample)
         self.copy_meets_rows = meets_rows if copy_meets_rows is None else copy_meets_rows
+        self.numbers_of_tables = np.arange(len(self.tables.rows))
+        if long_tables is None:
+            long_tables = long_bags.long_tables(self.tables, self.kinds, self.batching)
         self.schedule = Schedule(
             topology,
             workload,
@@ -117,6 +125,7 @@ class StepCosts(StepMemory):
             update=self.update,
             copy_meets_rows=self.copy_meets_rows,
             stashes=stashes,
+            long_tables=long_tables,
         )
         self.kind_of_rank, self.node_of_rank = self.schedule.kind_of_rank, self.schedule.node_of_rank
         self.stages, self.columns, self.hidden = self.schedule.stages, self.schedule.columns, self.schedule.hidden
@@ -127,9 +136,10 @@ class StepCosts(StepMemory):
         of_lines = REPLICA_SYNC, *EXCHANGE_OF
         self.protocol_stages = tuple(stage for stage in self.schedule.collectives if stage in of_lines)
         self.protocol_stages += (COPY_CONTENTION,) * self.copy_meets_rows
-        self.base = StepBase(
-            topology, workload, self.tables, self.kinds, self.batching, self.schedule, software, replication
-        )
+        answers_apart = replicas is None and CACHE_FETCH in self.stages and first_answer_s(self.kinds) > 0
+        self.protocol_stages += (CACHE_FETCH,) * answers_apart
+        inputs = topology, workload, self.tables, self.kinds, self.batching, self.schedule, software, replication
+        self.base = StepBase(*inputs, answers_apart)
         parts = tuple(model.even_tables for _, model in self.models_by_copies)
         self.base.let_others_run_beside_the_dense_part(self._even_lookups(), parts)
         for _, model in self.models_by_copies:
@@ -197,6 +207,8 @@ class StepCosts(StepMemory):
             return () if self._averaging is None else self._averaging.lines
         if stage == COPY_CONTENTION:
             return self.batch_copy.lines(self.loaded_bytes_per_sample)
+        if stage == CACHE_FETCH:
+            return answer_lines(self.kinds)
         return self.exchange_lines_of(stage)
 
     def with_flat_exchange(self) -> Self | None:
@@ -220,6 +232,9 @@ class StepCosts(StepMemory):
 
     def _balanced_line(self, stage: str) -> int:
         """The fastest line where whole tables are spread evenly: where a search begins."""
+        if stage == CACHE_FETCH:
+            stored = self.tables.row_bytes(self.tables.whole.table, self.tables.whole.columns)
+            return int(must_ask(float(self.tables.rows @ stored), self.kinds))
         if stage not in EXCHANGE_OF:
             return 0 if self._averaging is None or stage != REPLICA_SYNC else self._averaging.balanced_line()
         exchange, blocks = EXCHANGE_OF[stage], self.own_blocks
@@ -282,9 +297,9 @@ class StepCosts(StepMemory):
 
     def _block_terms(self, blocks: Blocks, kind: int) -> dict[str, Loads]:
         """What blocks take on a kind of rank, term by term."""
-        tables, lookup = self.tables, self._lookup(blocks, kind)
+        lookup = self._lookup(blocks, kind)
         terms: dict[str, Loads] = {
-            "lookup_forward": lookup.forward(),
+            **self.lookup_terms(lookup, self.numbers_of_tables[blocks.table]),
             "cache_fetch": lookup.fetches(is_prefetched=self.schedule.is_prefetched),
             **self._exchange_terms(blocks, kind),
         }
@@ -293,9 +308,18 @@ class StepCosts(StepMemory):
         if self.stashes:
             groups = 1.0 if self._replication is None else self._replication.groups_per_switch[kind]
             terms["stash"] = stash_loads(self.stashed_bytes(blocks), self.kinds[kind], groups)
-        terms |= self._copy_terms(lambda: lookup)
-        if tables.training:
+        return terms | self._copy_terms(lambda: lookup)
+
+    def lookup_terms(self, lookup: Lookup, of_table: Ints) -> dict[str, Loads]:
+        """What blocks take of a lookup and its update, whose bags are those of tables of these numbers [n], or -1."""
+        terms = {"lookup_forward": lookup.forward()}
+        if self.tables.training:
             terms["lookup_backward"] = lookup.backward()
+        if self.schedule.long_tables:
+            is_long = np.isin(of_table, self.schedule.long_tables)
+            for stage, loads in zip(LOOKUPS, lookup.bags(np.where(is_long, of_table, -1)), strict=True):
+                if stage in terms:
+                    terms[stage] |= loads
         return terms
 
     def id_sort_seconds(self, blocks: Blocks, kind: int) -> Floats:
@@ -303,8 +327,10 @@ class StepCosts(StepMemory):
         return self._lookup(blocks, kind).id_sort() if self.tables.training else np.zeros(len(blocks))
 
     def exchange_costs(self, blocks: Blocks, kind: int) -> BlockCosts:
-        """What blocks exchange and wait for the copy of a batch, and no bytes."""
+        """What blocks exchange, wait for the copy of a batch and fetch after first answers; no bytes."""
         terms = self._exchange_terms(blocks, kind) | self._copy_terms(lambda: self._lookup(blocks, kind))
+        if CACHE_FETCH in self.protocol_stages:
+            terms[CACHE_FETCH] = self._lookup(blocks, kind).fetches(is_prefetched=False)
         parts = self._summed(terms, len(blocks), kind)
         self._add_waits(blocks, kind, parts)
         none = np.zeros((len(blocks), 0))

@@ -36,8 +36,10 @@ from cost_models.error_bars import (
     width,
 )
 from cost_models.evaluation import Evaluation
+from cost_models.first_answers import CACHE_FETCH
 from cost_models.model import BATCH_COPY
 from cost_models.resources import (
+    BAGS,
     DEVICE,
     FETCHES,
     HOST_LINK,
@@ -101,8 +103,9 @@ _MEASURED_INSTEAD = {
 }
 """Coefficients in whose place a device's file may have what was measured on it."""
 _LAUNCH = {"lookup_forward": "forward_launch_s", "lookup_backward": "backward_launch_s"}
-_DATA_SHEET_WORDS: dict[str, str] = {"front_end": "front-end cards"}
-_DATA_SHEET_WORDS |= {name: row.label for name, row in MEMORIES.items()}
+_BAG = {"lookup_forward": "lookup_bag_row_s", "lookup_backward": "update_bag_id_s"}
+_DATA_SHEET_WORDS: dict[str, str] = {name: row.label for name, row in MEMORIES.items()}
+_DATA_SHEET_WORDS["front_end"] = "front-end cards"
 _EFFICIENCY: dict[Resource, str] = dict.fromkeys((PCIE, HOST_LINK, HOST_LINK_OUT, HOST_LINK_IN), "pcie_efficiency")
 _EFFICIENCY |= {Resource(name): row.efficiency for name, row in MEMORIES.items() if row.efficiency is not None}
 """The device coefficient of the share of a rate that is achieved; of the others the data sheet is all that is known."""
@@ -203,16 +206,7 @@ class _StageErrors:
         """Every source of error, with the share of the stage that it governs."""
         if self._seconds <= 0:
             return
-        if self._constant and self._name == COPY_CONTENTION:
-            yield self._of("device", "pcie_efficiency", self._constant, {})
-        elif self._constant:
-            overhead = "step_overhead_s" if self._name == "overhead" else "collective_latency_s"
-            computed_s = self._model.update.beyond_overhead_s if self._name == "overhead" else 0.0
-            yield self._of("software", overhead, self._constant - computed_s, {})
-            for optimizer in self._model.coefficients.optimizers if computed_s else ():
-                share, evidence = computed_s / self._seconds, optimizer.root_column_s
-                error, words = error_90(evidence, self._device, {}), f"root_column_s of {optimizer.name}"
-                yield Cause(words, optimizer.name, share, error, evidence.kind, evidence)
+        yield from self._on_constant() if self._constant else ()
         busy = self._seconds - self._constant
         if self._resource is None or self._rank is None or busy <= 0:
             return
@@ -220,7 +214,7 @@ class _StageErrors:
             yield self._of("device", "pcie_efficiency", busy, {})
         elif self._resource in STASHES:
             yield from self._on_stash(self._parts(self._resource, busy), busy)
-        elif self._resource == DEVICE:
+        elif self._resource.kind in (DEVICE.kind, BAGS.kind):
             yield from self._on_device(self._parts(self._resource, busy))
         elif self._resource == FETCHES:
             yield from self._on_fetches(self._parts(self._resource, busy))
@@ -230,6 +224,20 @@ class _StageErrors:
             yield self._exchange(self._resource, busy)
         else:
             yield self._by_data_sheet(self._resource, busy)
+
+    def _on_constant(self) -> Iterator[Cause]:
+        """What the stage waits for whatever loads it."""
+        if self._name in (COPY_CONTENTION, CACHE_FETCH):
+            of_copy = self._of("device", "pcie_efficiency", self._constant, {})
+            yield of_copy if self._name == COPY_CONTENTION else self._by_data_sheet(Resource("remote"), self._constant)
+            return
+        overhead = "step_overhead_s" if self._name == "overhead" else "collective_latency_s"
+        computed_s = self._model.update.beyond_overhead_s if self._name == "overhead" else 0.0
+        yield self._of("software", overhead, self._constant - computed_s, {})
+        for optimizer in self._model.coefficients.optimizers if computed_s else ():
+            share, evidence = computed_s / self._seconds, optimizer.root_column_s
+            error, words = error_90(evidence, self._device, {}), f"root_column_s of {optimizer.name}"
+            yield Cause(words, optimizer.name, share, error, evidence.kind, evidence)
 
     def _on_stash(self, parts: _ErrorParts, busy: float) -> Iterator[Cause]:
         """A pass of the dense part, and tables on their way."""
@@ -269,7 +277,9 @@ class _StageErrors:
             return
         if parts.base:
             yield self._of("software", _LAUNCH[self._name], parts.base, {})
-        for (where, name), seconds in self._by_tier(parts):
+        if is_bag := self._resource is not None and self._resource.kind == BAGS.kind:
+            yield self._of("device", _BAG[self._name], self._seconds - self._constant - parts.base, {})
+        for (where, name), seconds in () if is_bag else self._by_tier(parts):
             yield self._of(where, name, seconds, {"row_bytes": parts.row_bytes})
 
     def _by_tier(self, parts: _ErrorParts) -> Iterator[tuple[_Place, float]]:

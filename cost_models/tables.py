@@ -1,5 +1,6 @@
 """All tables of a workload as arrays, built once; the cost terms read nothing else of them."""
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
@@ -40,6 +41,11 @@ def _expanded(table: TableProfile) -> float:
     return table.feature_count * table.poolings if is_expanded else 0.0
 
 
+def _bag_spread(table: TableProfile) -> float:
+    """Standard deviation of the rows of a bag, of which a sample has several that add up."""
+    return table.pooling_std / math.sqrt(table.feature_count * table.poolings) if table.pooled else 0.0
+
+
 @dataclass(frozen=True)
 class Tables:
     """Arrays over the T tables of a workload."""
@@ -56,6 +62,9 @@ class Tables:
     """Inputs that share the table; each has its number of ids for each sample."""
     outputs_per_sample: Floats
     """Vectors per sample that leave the lookup: one per feature when pooled, else one per id."""
+    bag_spread: Floats
+    """Standard deviation of the rows read for one vector of a pooled table, features and poolings taken as
+    independent."""
     expanded_per_sample: Floats
     """Vectors per sample that are copied out of deduplicated ones where the samples are; 0 where none are."""
     pooled: Ints
@@ -108,6 +117,7 @@ class Tables:
             id_bytes=np.array([ID_BYTES + WEIGHT_BYTES * table.weighted for table in tables], dtype=np.int64),
             features=np.array([table.feature_count for table in tables], dtype=float),
             outputs_per_sample=np.array([table.vectors_per_sample for table in tables]),
+            bag_spread=np.array([_bag_spread(table) for table in tables]),
             expanded_per_sample=np.array([_expanded(table) for table in tables]),
             pooled=pooled,
             dtype=tuple(workload.dtype_of(table) for table in tables),

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.one_gpu.models import device_seconds, one_h100
-from cost_models.resources import DEVICE
 from cost_models.shards import COLUMN_WISE, HBM, TABLE_WISE, Blocks, PlacedShards
+from cost_models.stages import LOOKUPS
 from cost_models.step import StepModel
 from cost_models.workload.models import Workload
 
@@ -22,10 +22,10 @@ def kernels(case: Case) -> dict[str, float]:
     asked |= {"embedding": {"optimizer": case["optimizer"]}, "dense": {"bottom_mlp": [], "top_mlp": [1]}}
     model = StepModel(one_h100(), Workload.model_validate(asked | {"pipeline": "none"}))
     blocks, kind = _blocks(case, case["tables"]), model.kinds[0]
-    lookup = model._lookup(blocks, 0)
+    stages = model.evaluate(_placed(blocks, case["rows"])).stage_seconds
     forward_s, backward_s = (
-        sum(float(np.sum(part)) for part in (load.fixed, load.by_rows, load.everywhere))
-        for load in (lookup.forward()[DEVICE], lookup.backward()[DEVICE])
+        float(stages[model.stages.index(stage)]) - launch_s
+        for stage, launch_s in zip(LOOKUPS, (kind.lookup_launch_s, kind.update_launch_s), strict=True)
     )
     return {
         "forward_s": forward_s,
@@ -58,11 +58,7 @@ def step(case: Case) -> dict[str, float]:
         },
     }
     model = StepModel(one_h100(), Workload.model_validate(asked))
-    blocks = _blocks(case, len(tables))
-    count = len(blocks)
-    opens = np.append(True, (np.diff(blocks.table) != 0) | (blocks.sharding[1:] == COLUMN_WISE))
-    placed = PlacedShards(blocks, np.zeros(count, dtype=int), np.full(count, case["rows"]), opens)
-    found = model.evaluate(placed)
+    found = model.evaluate(_placed(_blocks(case, len(tables)), case["rows"]))
     return {"step_s": found.step_s, "host_s": model.coefficients.software.step_overhead_s.value}
 
 
@@ -87,6 +83,13 @@ def stack(case: Case) -> dict[str, float]:
         },
     }
     return {"seconds": device_seconds(one_h100(), Workload.model_validate(asked))}
+
+
+def _placed(blocks: Blocks, rows: int) -> PlacedShards:
+    """All blocks, of tables with so many rows, on one rank."""
+    count = len(blocks)
+    opens = np.append(True, (np.diff(blocks.table) != 0) | (blocks.sharding[1:] == COLUMN_WISE))
+    return PlacedShards(blocks, np.zeros(count, dtype=int), np.full(count, rows), opens)
 
 
 def _table(case: Case, name: str) -> dict[str, Any]:

@@ -46,6 +46,7 @@ _LAWS = (
     ("batched_flops_per_byte", "batched_edge", "batched_inner_edge"),
     ("attention_utilization", "attention_gradient_utilization", "attention_edge", "attention_inner_edge"),
 )
+_OF_BAGS = ("lookup_bag_row_s", "lookup_bag_cached_row_s", "update_bag_id_s", "update_bags_at_once")
 """Coefficients that make a law together."""
 
 
@@ -107,6 +108,11 @@ class DeviceCoefficients(NamedCoefficients):
     the batch reads again, whatever the size of the table. Unset: a cache serves small tables (l2_reach)."""
     lookup_vector_s: Annotated[Coefficient | None, NEWER] = None
     """Time of each vector that a forward pass gives beyond that, with its bag of ids. Unset: not counted."""
+    lookup_bag_row_s: Annotated[Coefficient | None, NEWER] = None
+    """Time of each row of one bag, which are read one after the other, out of device memory. Unset: bags are read by
+    their bytes alone, however long they are."""
+    lookup_bag_cached_row_s: Annotated[Coefficient | None, NEWER] = None
+    """With it: of a row that the device's cache holds."""
     lookup_launch_s: Coefficient | None = None
     """Time of a forward pass's launch, instead of the software's where that has one."""
     l2_reach_bytes: Coefficient | None = None
@@ -119,6 +125,10 @@ class DeviceCoefficients(NamedCoefficients):
     """The same of a distinct row of device memory that is rewritten."""
     update_passes_per_row: Coefficient | None = None
     """Row reads for each distinct row that is rewritten, instead of the software's."""
+    update_bag_id_s: Annotated[Coefficient | None, NEWER] = None
+    """With lookup_bag_row_s: time of each id of one bag in a kernel that goes through them before a backward pass."""
+    update_bags_at_once: Annotated[Coefficient | None, NEWER] = None
+    """With it: bags that this kernel goes through at the same time."""
     update_launch_s: Coefficient | None = None
     """Time of a backward pass's launch, instead of the software's where that has one."""
     copy_bytes_per_s: Coefficient | None = None
@@ -141,6 +151,13 @@ class DeviceCoefficients(NamedCoefficients):
     def label(self) -> str:
         """The device, and the software whose kernels are meant."""
         return self.name if self.kernels_of is None else f"{self.name} (kernels of {self.kernels_of})"
+
+    @model_validator(mode="after")
+    def _bags_are_whole(self) -> Self:
+        """Bags that are read one row after the other have all coefficients of such."""
+        if len({getattr(self, name) is None for name in _OF_BAGS}) > 1:
+            raise ConflictError(f"{', '.join(_OF_BAGS)} go together: give all of them, or none", *_OF_BAGS)
+        return self
 
     @model_validator(mode="after")
     def _laws_are_whole(self) -> Self:

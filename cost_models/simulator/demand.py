@@ -11,6 +11,7 @@ import numpy as np
 from cost_models.coefficients import SoftwareCoefficients
 from cost_models.kinds import RankKind
 from cost_models.shards import HBM, PLACEMENT_TIERS, Floats, Ints
+from cost_models.simulator.long_bags import BagWork
 from cost_models.simulator.lookups import LookupWork
 from cost_models.simulator.payloads import exchanged, rearranged
 from cost_models.simulator.shard_counts import Flags, ShardCounts
@@ -97,7 +98,12 @@ class Counter:
         kinds: tuple[RankKind, ...],
         kind_of_rank: Ints,
         software: SoftwareCoefficients,
+        *,
+        has_bags: bool = True,
     ) -> None:
+        """`has_bags`: whether bags are read row after row; else they are beside those of other tables, and no
+        longer."""
+        self._has_bags = has_bags
         self._counts, self._kinds, self._kind_of_rank, self._software = counts, kinds, kind_of_rank, software
 
     def count(self, ids: Floats | None = None) -> Demand:
@@ -107,7 +113,8 @@ class Counter:
         if ids is not None:
             factor[~counts.replicated] = ids.mean(axis=0)[counts.table[~counts.replicated]]
         replica_ids = None if ids is None else ids[:, counts.table[counts.replicated]]
-        by_kind = [LookupWork(counts, kind, self._software, factor).all() for kind in self._kinds]
+        works = [LookupWork(counts, kind, self._software, factor) for kind in self._kinds]
+        by_kind = [work.all() for work in works]
         in_tier = [counts.blocks.tier == tier for tier in range(len(PLACEMENT_TIERS))]
         everything = np.ones(len(counts), dtype=bool)
         work: dict[str, Floats] = {}
@@ -121,8 +128,26 @@ class Counter:
         forward, backward = rearranged(counts, self._software, self._kinds, self._kind_of_rank)
         work["forward_s"][HBM] += forward
         work["backward_s"][HBM] += backward
+        if self._has_bags:
+            for name, bags in zip(
+                ("forward_s", "backward_s"), zip(*(each.bags() for each in works), strict=True), strict=True
+            ):
+                work[name][HBM] += self._waited_for_bags(bags, replica_ids)
         raw = float((tables.ids_per_sample * tables.id_bytes + LENGTH_BYTES * tables.features).sum())
         return Demand(**work, **exchanged(counts, factor, ids), raw_ids_per_sample_bytes=raw)
+
+    def _waited_for_bags(self, by_kind: Sequence[BagWork], replica_ids: Floats | None) -> Floats:
+        """[W] what the longest bag of a rank takes longer than all that its kernels do beside it."""
+        counts = self._counts
+        beside = self._summed([each.beside_s for each in by_kind], np.ones(len(counts), dtype=bool), replica_ids)
+        longest, single = np.zeros(counts.world), np.flatnonzero(~counts.replicated)
+        for kind, bags in enumerate(by_kind):
+            here = self._kind_of_rank == kind
+            of_kind = single[here[counts.rank[single]]]
+            np.maximum.at(longest, counts.rank[of_kind], bags.longest_s[of_kind])
+            everywhere = bags.longest_s[counts.replicated].max(initial=0.0)
+            longest[here] = np.maximum(longest[here], everywhere)
+        return np.maximum(longest - beside, 0.0)
 
     def _summed(self, by_kind: list[Floats], kept: Flags, replica_ids: Floats | None) -> Floats:
         """[W] of the shards that are `kept`, on their ranks; a replicated one counts on every rank, at the cost of its

@@ -19,6 +19,7 @@ from cost_models.shards import (
     TIERS,
     Floats,
 )
+from cost_models.simulator.long_bags import BagWork, bag_work
 from cost_models.simulator.shard_counts import Flags, ShardCounts
 
 
@@ -88,15 +89,26 @@ class LookupWork:
         is_pooled = counts.tables.pooled[counts.table] == 1
         return {name: np.where(is_pooled, each, others[name]) for name, each in found.items()}
 
+    def bags(self) -> tuple[BagWork, BagWork]:
+        """What the longest bags take in the lookup and in the update, and what goes on beside them."""
+        counts, reads, software = self._counts, self._reads, self._software
+        vector_s = self._kind.lookup.vector_s + (software.vector_s.value if software.vector_s else 0.0)
+        kernel_s = self._kernel_s() + counts.vectors * vector_s
+        return bag_work(counts, self._kind, reads.lookups, reads.row_bytes, kernel_s)
+
+    def _kernel_s(self) -> Floats:
+        """[n] device seconds of reading ids and rows, and of writing vectors."""
+        counts, reads, rates = self._counts, self._reads, self._kind.lookup
+        hbm_s = 1 / rates.hbm_bytes_per_s
+        written = counts.vectors * counts.blocks.columns * counts.tables.written_bytes
+        forward = reads.lookups * counts.tables.id_bytes[counts.table] * hbm_s + written * hbm_s
+        forward = forward + (reads.lookups - reads.in_place) * (self._row_s() + rates.row_s)
+        return np.asarray(forward + (reads.unique - reads.unique_in_place) * (rates.distinct_row_s or 0.0))
+
     def _looked_up(self) -> dict[str, Floats]:
         """Ids in, rows in (some out of L2, or over PCIe), vectors out."""
         counts, reads, kind, software = self._counts, self._reads, self._kind, self._software
-        tables, rates = counts.tables, kind.lookup
-        hbm_s = 1 / rates.hbm_bytes_per_s
-        written = counts.vectors * counts.blocks.columns * tables.written_bytes
-        forward = reads.lookups * tables.id_bytes[counts.table] * hbm_s + written * hbm_s
-        forward = forward + (reads.lookups - reads.in_place) * (self._row_s() + rates.row_s)
-        forward = forward + (reads.unique - reads.unique_in_place) * (rates.distinct_row_s or 0.0)
+        tables, rates, forward = counts.tables, kind.lookup, self._kernel_s()
         forward = forward + np.where(IS_CACHED[counts.blocks.tier], reads.unique * software.cache_search_s.value, 0.0)
         forward = forward + counts.vectors * rates.vector_s
         if software.vector_s:

@@ -42,7 +42,7 @@ class TwoPartDemand:
         """`whole` counts the tables with the rows of their quotients."""
         self._whole, self._network = whole, network
         self._remainders = [
-            (Counter(counts, network.kinds, network.kind_of_rank, software), of_table, counts, joined)
+            (Counter(counts, network.kinds, network.kind_of_rank, software, has_bags=False), of_table, counts, joined)
             for joined in (False, True)
             if (parts := workload.remainders(joined=joined)) is not None
             for of_table, counts in [

@@ -34,7 +34,8 @@ class TableProfile(Record):
     features: Annotated[int | tuple[str, ...], BeforeValidator(spellings.features)] = 1
     """How many inputs share the table, or their names. A pooled table gives a vector for each per sample."""
     pooling_std: Annotated[float, Field(ge=0)] = 0.0
-    """Standard deviation of the number of ids per sample. The step is that of the mean; spread does not change it."""
+    """Standard deviation of the number of ids per sample. The step is that of the mean; spread changes it only where a
+    lookup waits for the longest bag (`long_bags`)."""
     zipf_alpha: Annotated[float, Field(ge=0, le=10)] | None = None
     """Exponent of a power-law access curve. Unset, with no curve and no unique_fraction: uniform access."""
     access_cdf: Annotated[Curve | None, BeforeValidator(spellings.curve)] = None

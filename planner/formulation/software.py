@@ -55,7 +55,7 @@ def input_warnings(
         of_links = (*unused_of_links(stepped_on, workload), *unlike_parts(stepped_on, in_groups=in_groups))
         of_links += tuple(unused_of_reserve(stepped_on, policy))
         of_links += tuple(unlike_kernels(stepped_on, priced_as_run(workload, policy)))
-    return (*software_warnings(workload, policy), *of_replicas, *_of_dense(workload, policy), *of_links)
+    return (*software_warnings(workload, policy, stepped_on), *of_replicas, *_of_dense(workload, policy), *of_links)
 
 
 def plan_warnings(model: CostModel, policy: Policy) -> tuple[str, ...]:
@@ -74,11 +74,11 @@ def _of_dense(workload: Workload, policy: Policy) -> Iterator[str]:
         yield f"checkpointing auto: nothing is computed again; {reason}"
 
 
-def software_warnings(workload: Workload, policy: Policy) -> tuple[str, ...]:
-    """What a reader must know of what a plan is priced with; mostly nothing."""
+def software_warnings(workload: Workload, policy: Policy, stepped_on: Topology | None = None) -> tuple[str, ...]:
+    """What a reader must know of what a plan is priced with; mostly nothing. `stepped_on` as in `input_warnings`."""
     of_tables = (*_of_duplicates(workload), *unused_of_tables(workload))
     of_dense = (*unused_of_dense(workload.dense), *slow_widths(workload))
-    of_tables += tuple(long_bags(priced_as_run(workload, policy)))
+    of_tables += tuple(long_bags(priced_as_run(workload, policy), stepped_on))
     return (*_of_software(workload, policy), *of_tables, *of_dense, *unused_of_ingestion(workload))
 
 

@@ -290,7 +290,14 @@ class Base:
         workload = self.workload.model_copy(update={"tables": tuple(tables)})
         workload.__dict__["layers"] = self.workload.layers  # not those of other widths, which may not fit together
         own, reserve = self.model, self.policy.reserve.amounts()
-        made = type(own)(own.topology, workload, reserve, own.exchange, copy_meets_rows=own.copy_meets_rows)
+        made = type(own)(
+            own.topology,
+            workload,
+            reserve,
+            own.exchange,
+            copy_meets_rows=own.copy_meets_rows,
+            long_tables=own.schedule.long_tables,
+        )
         return _for_any_tables(made)
 
     def whole(self, model: CompressedCosts) -> CompressedCosts:

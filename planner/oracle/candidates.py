@@ -62,6 +62,8 @@ class Candidates:
         """The model of a candidate. Raises InputError where there is no such model."""
         changed = {"tables": self.tables(number), "dense": self.dense_parts[int(self.dense[number])]}
         kept = {name: getattr(self.base, name) for name in self.base.model_fields_set}
+        if self.base.overhead is not None:  # as files state it, with its unit
+            kept["overhead"] = f"{self.base.overhead!r}s"
         document = Document({**kept, **changed, "name": f"{self.base.name} {self.names[number]}"}, self.source)
         try:
             return validate(document, Workload)

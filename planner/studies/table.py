@@ -47,7 +47,9 @@ def results(grid: Grid, done: Iterable[Done]) -> StudyResults:
         frame["on_pareto"] = unbeaten(frame, LOSS_FRONTIER)
     table = StudyResults(study.name, study.description, grid.axes, study.objective, (), pareto, frame)
     inputs = [completed.inputs for completed in ordered if completed.inputs is not None]
-    warned = dict.fromkeys(words for each in inputs for words in software_warnings(each.workload, each.policy))
+    warned = dict.fromkeys(
+        words for each in inputs for words in software_warnings(each.workload, each.policy, each.topology)
+    )
     has_rules = any(each.policy.replicas is not None and each.policy.replicas.rules for each in inputs)
     told = findings(table, study, has_rules=has_rules)
     sentences = (*(f"Warning: {words}." for words in warned), *told)

@@ -6,6 +6,7 @@ from planner import load_workload
 from planner.formulation.policy import Policy
 from planner.formulation.software import software_warnings
 from tests.oracles.instances import workload
+from topologies.loading import load_topology
 
 
 @pytest.mark.parametrize(
@@ -29,3 +30,12 @@ def test_other_kernels_and_the_catalog_are_not_meant() -> None:
     asked = workload([{"rows": 10**6, "dim": 64, "pooling_factor": 4_000}], software="hugectr")
     assert not any("bags of" in each for each in software_warnings(asked, Policy()))
     assert not any("bags of" in each for each in software_warnings(load_workload("dlrm-dcnv2"), Policy()))
+
+
+def test_devices_on_which_bags_were_measured_need_no_word() -> None:
+    """The estimate has them there; of others it is named."""
+    asked = workload([{"rows": 10**6, "dim": 64, "pooling_factor": 4_000}])
+    of_h100, of_a100 = (software_warnings(asked, Policy(), load_topology(name)) for name in ("dgx-h100", "dgx-a100-80"))
+    assert not any("bags of" in each for each in of_h100)
+    (words,) = (each for each in of_a100 if "bags of" in each)
+    assert words.endswith("the estimate of A100-SXM4-80GB counts bytes alone")

@@ -33,6 +33,12 @@ def test_a_candidate_is_the_base_with_its_changes():
     assert found.names == ("wide", "lean")
 
 
+def test_a_stated_overhead_stays():
+    """A base that states the seconds of a step's overhead has candidates with the same."""
+    stated = workload([{"rows": 100, "dim": 16}], overhead="123.4us")
+    assert candidates_of(stated, {"t0.dim": [32]}).workload(0).overhead == stated.overhead
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

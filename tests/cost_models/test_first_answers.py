@@ -1,0 +1,98 @@
+"""First answers of remote hosts: waited for once, by placements that have rows there, and by no other."""
+
+import numpy as np
+import pytest
+
+from benchmarks.validation.ranking import random_shards
+from cost_models.first_answers import CACHE_FETCH
+from cost_models.shards import DDR_CACHED, HBM, REMOTE_CACHED, TABLE_WISE, Blocks, PlacedShards
+from cost_models.simulator.simulation import simulate
+from cost_models.step import StepModel
+from planner import plan, verify
+from tests.oracles.instances import node_group, topology, workload
+from topologies.cluster import Topology
+
+ROWS, RANKS, LATENCY_S = 1_000_000, 4, 1e-3
+
+
+def cluster(latency_s: float = LATENCY_S, hbm_bytes: float = 40e9, ddr_bytes: float = 100e9) -> Topology:
+    """Two nodes of two ranks with hosts beyond the network whose first answer takes so long."""
+    made = topology(node_group("a", nodes=2, hbm_bytes=hbm_bytes, ddr_bytes=ddr_bytes, remote_bytes=1e12))
+    (group,) = made.nodes
+    assert group.remote is not None
+    group = group.model_copy(update={"remote": group.remote.model_copy(update={"latency": latency_s})})
+    return made.model_copy(update={"nodes": (group,)})
+
+
+def model_of(latency_s: float = LATENCY_S, **fields: object) -> StepModel:
+    table = {"rows": ROWS, "dim": 64, "pooling_factor": 10, "zipf_alpha": 1.05}
+    asked = {"global_batch": 4096, "pipeline": "none", "embedding": {"optimizer": "rowwise_adagrad"}, **fields}
+    return StepModel(cluster(latency_s), workload([table] * RANKS, **asked))
+
+
+def placed(*tiers: int) -> PlacedShards:
+    """A table on each rank, in these tiers."""
+    each, fraction = np.arange(RANKS), np.where(np.array(tiers) == HBM, 0.0, 0.1)
+    blocks = Blocks(each, np.full(RANKS, TABLE_WISE), np.array(tiers), np.full(RANKS, 64), fraction)
+    return PlacedShards(blocks, each, np.full(RANKS, ROWS), np.ones(RANKS, dtype=bool))
+
+
+@pytest.mark.parametrize("tiers", [(HBM,) * 4, (HBM, DDR_CACHED, HBM, HBM), (DDR_CACHED,) * 4], ids=str)
+@pytest.mark.parametrize("fields", [{}, {"mode": "inference"}, {"pipeline": "sparse-dist"}], ids=str)
+def test_who_asks_nothing_waits_for_nothing(tiers: tuple[int, ...], fields: dict[str, object]) -> None:
+    """However long an answer would take; as the simulator has it."""
+    slow, quick = (model_of(latency_s, **fields) for latency_s in (LATENCY_S, 1e-9))
+    step_s = slow.evaluate(placed(*tiers)).step_s
+    assert step_s == pytest.approx(quick.evaluate(placed(*tiers)).step_s, rel=1e-12)
+    assert step_s == pytest.approx(simulate(slow.topology, slow.workload, placed(*tiers)).step_s, rel=0.02)
+
+
+@pytest.mark.parametrize("remote", [1, 4])
+def test_who_asks_waits_once(remote: int) -> None:
+    """However many tables have rows there."""
+    tiers = [REMOTE_CACHED] * remote + [HBM] * (RANKS - remote)
+    slow, quick = model_of(), model_of(1e-9)
+    stage = slow.stages.index(CACHE_FETCH)
+    waited, without = (model.evaluate(placed(*tiers)).stage_seconds for model in (slow, quick))
+    assert waited[stage] - without[stage] == pytest.approx(LATENCY_S - 1e-9)
+    played_s = simulate(slow.topology, slow.workload, placed(*tiers)).step_s
+    assert waited.sum() == pytest.approx(played_s, rel=0.02)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_line_costs_a_placement_less_than_its_own(seed: int) -> None:
+    """So that the least bound over all lines is one of every placement."""
+    model, random = model_of(), np.random.default_rng(seed)
+    shards = random_shards(model, random, (TABLE_WISE,))
+    tier = random.choice([HBM, DDR_CACHED, REMOTE_CACHED], RANKS)[shards.blocks.table]
+    blocks = Blocks(
+        shards.blocks.table, shards.blocks.sharding, tier, shards.blocks.columns, np.where(tier == HBM, 0.0, 0.2)
+    )
+    where = PlacedShards(blocks, shards.rank, shards.rows, shards.opens_block)
+    own = model.evaluate(where)
+    at_lines = [model.at_protocols(each) for each in model.all_protocols]
+    each_s = [at._evaluation(*at.rank_loads(where)).step_s for at in at_lines]
+    assert min(each_s) == pytest.approx(own.step_s, rel=1e-12)
+
+
+@pytest.mark.parametrize(("hbm_bytes", "ddr_bytes", "asks"), [(40e9, 100e9, False), (2e9, 1e8, True)])
+@pytest.mark.parametrize("software", ["torchrec", "hugectr"])
+def test_plans(software: str, hbm_bytes: float, ddr_bytes: float, asks: bool) -> None:
+    """Bounded and verified: of tables that fit beside the ranks nothing waits, of others once."""
+    tables = [{"rows": 8 * ROWS, "dim": 64, "pooling_factor": 10, "zipf_alpha": 1.05}] * (6 if asks else 4)
+    asked = workload(tables, global_batch=4096, pipeline="none", software=software)
+    steps = {}
+    for latency_s in (LATENCY_S, 1e-9):
+        found = plan(cluster(latency_s, hbm_bytes, ddr_bytes), asked, effort=0)
+        assert found.objective is not None, found.status
+        assert found.objective.lower_bound_s <= found.objective.step_s
+        assert not verify(found)
+        assert any(table.tier == "remote_cached" for table in found.tables) is asks
+        steps[latency_s] = found.objective.step_s
+    expected = LATENCY_S if asks else 0.0
+    assert steps[LATENCY_S] - steps[1e-9] == pytest.approx(expected, rel=0.2, abs=1e-8)
+
+
+def test_prefetched_misses_have_the_wait_as_a_load() -> None:
+    """Beside the dense part, which hides it."""
+    assert CACHE_FETCH not in model_of(pipeline="prefetch").protocol_stages
