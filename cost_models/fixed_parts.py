@@ -33,7 +33,9 @@ class FixedParts:
     """Of n models; K kinds of rank, C columns and S stages of the cost model."""
 
     loads: Floats
-    """[n, K, C] `CostModel.base_loads`."""
+    """[n, K, C] `CostModel.base_loads`; of what is prefetched, all that there are shares of."""
+    unshared: Floats
+    """[n, K, C] of that the rest."""
     constants: Floats
     """[n, S] `CostModel.constants` without the latencies of exchanges, and without the stage of the batch copy."""
     base_bytes: Floats
@@ -106,8 +108,9 @@ class TableAmounts:
                 copy_s = np.zeros(len(sums))
         peak = PeakOfModels.of(model.peak, [each.workload for each in bases], which, sums[:, -3:], model.tables)
         launches_s = np.array([launch_s(each.workload, each.software, each.schedule.update) for each in bases])[which]
-        left_s, loads = np.maximum(copy_s - launches_s, 0.0), base.loads.transpose(2, 0, 1)
-        return FixedParts(loads, base.constants.T, peak.rank_bytes, peak.output_copies, copy_s, left_s)
+        left_s = np.maximum(copy_s - launches_s, 0.0)
+        loads, unshared = (each.transpose(2, 0, 1) for each in (base.loads, base.unshared))
+        return FixedParts(loads, unshared, base.constants.T, peak.rank_bytes, peak.output_copies, copy_s, left_s)
 
 
 def _even_lookups_s(model: StepCosts, kind: int) -> Iterator[Floats]:

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from cost_models.averaging import AveragingLine
 from cost_models.batch_copy import CopyLine
 from cost_models.exchange_lines import ExchangeLine
+from cost_models.prefetch_lines import PrefetchLine
 
-Line = ExchangeLine | AveragingLine | CopyLine
+Line = ExchangeLine | AveragingLine | CopyLine | PrefetchLine
 
 
 @dataclass(frozen=True)
@@ -46,3 +47,9 @@ def in_turn(lines: Sequence[Sequence[Line]]) -> tuple[JointLine, ...]:
         for each in numbers
     ]
     return tuple(sorted(joint, key=lambda line: line.latency_s))
+
+
+def alike(lines: Sequence[Sequence[Line]]) -> tuple[JointLine, ...]:
+    """Those of lines of which all take the same one, where they have any."""
+    longest = max(lines, key=len)
+    return tuple(JointLine(line.latency_s, (n,) * len(lines)) for n, line in enumerate(longest))

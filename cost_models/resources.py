@@ -63,7 +63,7 @@ RESOURCE_KINDS: dict[str, ResourceKind] = {
 }
 
 
-_SPELLING = re.compile(r"(?P<kind>[a-z_]+?)(?P<level>\d+)?(?:_(?P<way>out|in))?(?P<more>_with_ids|_in_place)?")
+_SPELLING = re.compile(r"(?P<kind>[a-z_]+?)(?P<level>\d+)?(?:_(?P<way>out|in))?(?P<more>_with_ids|_ahead)?")
 
 
 @dataclass(frozen=True)
@@ -77,13 +77,13 @@ class Resource:
     """The network level whose switches an uplink leaves, counted from 0 at the leaves."""
     with_ids: bool = False
     """Whether its load counts the next batch's ids, less what other stages hide of them, beside the load without."""
-    in_place: bool = False
-    """Whether its load counts the rows alone that are read and updated in place beside the next batch's misses."""
+    ahead: bool = False
+    """Whether its load is the next batch's cache misses, with what meets these, less what other stages hide of them."""
 
     def __str__(self) -> str:
         level = "" if self.level is None else str(self.level)
         way = "" if self.way is None else f"_{self.way}"
-        return f"{self.kind}{level}{way}{'_with_ids' * self.with_ids}{'_in_place' * self.in_place}"
+        return f"{self.kind}{level}{way}{'_with_ids' * self.with_ids}{'_ahead' * self.ahead}"
 
     @classmethod
     def parse(cls, text: str) -> "Resource":
@@ -94,7 +94,7 @@ class Resource:
         way: Way | None = None if spelling["way"] is None else ("out" if spelling["way"] == "out" else "in")
         level = None if spelling["level"] is None else int(spelling["level"])
         more = spelling["more"]
-        return cls(spelling["kind"], way, level, more == "_with_ids", more == "_in_place")
+        return cls(spelling["kind"], way, level, more == "_with_ids", more == "_ahead")
 
     @property
     def row(self) -> ResourceKind:

@@ -39,7 +39,7 @@ CHANNEL_TERMS: dict[Channel, tuple[str, tuple[Resource, ...]]] = {
     "first_port": ("bottom_mlp_forward", LINKS),
     "first_card": ("bottom_mlp_forward", CARDS),
 }
-"""The terms of what a sharded dense part keeps busy, and the resources; its work is that of `in_dense`."""
+"""The terms of what a sharded dense part keeps busy, and the resources; its work is on devices."""
 
 
 @dataclass
@@ -60,6 +60,8 @@ class StepBase:
     """[stages] seconds without the latencies of exchanges."""
     loads: Floats = field(init=False)
     """[K, C] seconds on each rank's resources."""
+    unshared: Floats = field(init=False)
+    """[K, C] what comes on top of them, of what is prefetched, whatever share of that shows in which stage."""
     begins: Floats = field(init=False)
     """[K, C] the part of them in which nothing is done yet."""
     dense: tuple[DensePass, ...] = field(init=False)
@@ -85,7 +87,7 @@ class StepBase:
         self.overhead_s = float(self.schedule.overheads.sum())
         self.constants = self.schedule.overheads.copy()
         self.loads = self._own_loads()
-        self.begins = np.zeros_like(self.loads)
+        self.unshared, self.begins = np.zeros_like(self.loads), np.zeros_like(self.loads)
 
     def _own_loads(self) -> Floats:
         """[K, C] launches, first answers, the dense part."""
@@ -99,12 +101,12 @@ class StepBase:
             answers_s = sum(rates.latency_s for rates in kind.memories.values())
             self._put(loads[k], "cache_fetch", _in_step(FETCHES, answers_s, kind), k)
             dense = self.dense[k]
-            self._put(loads[k], "dense", in_dense(dense.rest_s, kind), k)
+            self._put(loads[k], "dense", {DEVICE: dense.rest_s}, k)
             self._put(loads[k], "bottom_mlp_forward", {DEVICE: dense.bottom_forward_s}, k)
             if workload.mode == "training":
                 self._put(loads[k], "lookup_backward", _in_step(DEVICE, kind.update_launch_s, kind), k)
                 self._put(loads[k], "bottom_mlp_backward", {DEVICE: dense.bottom_backward_s}, k)
-                self._put(loads[k], "dense", in_dense(coded / kind.hbm_bytes_per_s, kind), k)
+                self._put(loads[k], "dense", {DEVICE: coded / kind.hbm_bytes_per_s}, k)
                 self._put(loads[k], "all_reduce", self._summed_over(gradient, k), k)
                 late, coded_s = are_any_checkpointed(workload), coded / kind.hbm_bytes_per_s
                 self._put(loads[k], "stash", beside_stash(dense, coded_s, kind, returns_late=late), k)
@@ -171,18 +173,20 @@ class StepBase:
     def let_others_run_beside_the_dense_part(
         self, lookups: tuple[tuple[Seconds, Seconds], ...], parts: tuple[EvenTables, ...]
     ) -> None:
-        """Ids and prefetched misses that others hide are no part of the stage that they share with the dense part; sums
-        of gradients begin when there are some.
+        """Ids and prefetched misses begin as long before the stages in which they show as others hide them; sums of
+        gradients begin when there are some.
 
-        Everything else in that stage is given the hidden seconds on top, and its constant takes them off again: no load
-        is below zero but that of ids in the stage of the update. `parts` are tables that are spread evenly, `lookups`
-        [K] the seconds on each device of their update, and of their lookup. Where they are those of many models with
-        one dense part (`of_models`), so is everything that follows from them.
+        Where others hide something of the stage of the dense part, everything else in it is given the hidden seconds on
+        top, and its constant takes them off again: no load is below zero but those of ids and prefetched misses. `parts`
+        are tables that are spread evenly, `lookups` [K] the seconds on each device of their update, and of their
+        lookup. Where they are those of many models with one dense part (`of_models`), so is everything that follows
+        from them.
         """
         schedule, beside = self.schedule, self.beside_dense(lookups, parts)
         self.after_dense_s = tuple(map(beside.after_s, range(len(self.kinds))))
         has_cut = CUT_TERMS["dense"] in schedule.stage_of_term
         summing = self._summing
+        settled_s = self._dense_s(without=summing)
         taken_s = self._busy_s(summing).max(axis=1, initial=0.0)
         if schedule.stage_of_term.get("all_reduce") == "dense":
             begin_s = beside.sums_begin_s(taken_s)
@@ -198,15 +202,25 @@ class StepBase:
             left = schedule.columns.index(Column(schedule.stages.index(UPDATE), SUMS))
             for k, left_s in enumerate(beside.left_s(taken_s, self._dense_s())):
                 self.loads[k, left] = np.maximum(left_s, 0.0)
-        if schedule.update_hides_ids:
-            # Below zero until ids outlast what hides them: the update's own loads are what its stage is compared by.
-            ids = [c for c, column in enumerate(schedule.columns) if column.resource.with_ids]
-            self._delay(ids, [-(self._dense_s() + beside.hidden_s())] * len(self.kinds))
-        elif schedule.ids_overlap or schedule.is_prefetched:
-            fetched = schedule.fetched_over
-            self._hide(beside.hidden_s(), lambda resource: resource.with_ids or resource in fetched)
+        if ahead := schedule.columns_ahead:
+            # Below zero until they outlast what hides them: a stage's own loads are what it is compared by.
+            before_s = beside.hidden_s() + (settled_s if schedule.is_prefetched else self._dense_s())
+            self._delay(ahead, [-before_s] * len(self.kinds))
+            if schedule.is_prefetched:
+                self._leave_unshared(ahead, np.maximum(self._dense_s() - settled_s, 0.0))
         if has_cut:
             self._divide_cut(beside, taken_s)
+
+    def _leave_unshared(self, ahead: Sequence[int], later_s: Seconds) -> None:
+        """Take from what is prefetched, in these columns, what shows in the stage of the update whatever share of the
+        rest does: gradients that share links with ids, where they outlast what hides both; less the `later_s` that sums
+        make the dense part longer. With a share of either, the step would fall where tables make `later_s` more."""
+        sharing = self._ranks_sharing(ahead)
+        for n, c in enumerate(ahead):
+            if self.schedule.stages[self.schedule.columns[c].stage] == UPDATE:
+                for k, whole_s in enumerate(self.loads[:, c]):
+                    self.unshared[k, c] = np.maximum(whole_s, 0.0) - later_s / sharing[k, n]
+            self.loads[:, c] = np.minimum(self.loads[:, c], 0.0)
 
     def _delay_by_stash(self, summing: Sequence[int]) -> None:
         """What has not left when the forward pass ends delays the backward pass, and with it the sums of its gradients
@@ -258,10 +272,10 @@ class StepBase:
             hidden[:, self._summing] = after_s / self._ranks_sharing(self._summing)
         return hidden
 
-    def _dense_s(self) -> Seconds:
-        """How long the stage of the dense part lasts whatever is placed."""
+    def _dense_s(self, without: Sequence[int] = ()) -> Seconds:
+        """How long the stage of the dense part lasts whatever is placed, `without` some of its columns."""
         stage = self.schedule.stages.index("dense")
-        of_stage = [c for c, column in enumerate(self.schedule.columns) if column.stage == stage]
+        of_stage = [c for c, column in enumerate(self.schedule.columns) if column.stage == stage and c not in without]
         longest_s: Seconds = self._busy_s(of_stage).max(axis=(0, 1)) + self.constants[stage]
         return longest_s
 
@@ -307,7 +321,7 @@ class StepBase:
             np.moveaxis(np.stack(part)[which], 0, -1)
             for part in ([base.loads for base in bases], [base.constants for base in bases])
         )
-        many.begins = np.zeros_like(many.loads)
+        many.unshared, many.begins = np.zeros_like(many.loads), np.zeros_like(many.loads)
         many.sums_latency_s, many.overhead_s = (
             np.array(part)[which] for part in ([b.sums_latency_s for b in bases], [b.overhead_s for b in bases])
         )
@@ -327,7 +341,7 @@ class StepBase:
                 term, resources = CHANNEL_TERMS[channel]
                 self._put(loads[k], term, dict.fromkeys(resources, 1.0), k)
             else:
-                self._put(loads[k], "dense", in_dense(1.0, kind), k)
+                self._put(loads[k], "dense", {DEVICE: 1.0}, k)
         return loads
 
     def without_strategies(self) -> Floats:
@@ -381,9 +395,3 @@ def _over_links(busy_s: tuple[Floats, Floats], kind: int) -> dict[Resource, floa
 def _in_step(own: Resource, seconds: float, kind: RankKind) -> dict[Resource, float]:
     """What a wait of every rank takes of the rank, and keeps what ranks share waiting (see `Lookup`)."""
     return {own: seconds} | {name: seconds / ranks for name, ranks in kind.ranks_sharing.items()}
-
-
-def in_dense(seconds: float, kind: RankKind) -> dict[Resource, float]:
-    """The same of the dense part, which keeps what ranks share waiting for the rows that they read in place."""
-    shared = {replace(name, in_place=True): seconds / ranks for name, ranks in kind.ranks_sharing.items()}
-    return {DEVICE: seconds} | shared

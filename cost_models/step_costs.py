@@ -28,6 +28,7 @@ from cost_models.lookup import Lookup
 from cost_models.memory import Batching, pool_bytes
 from cost_models.model import BATCH_COPY
 from cost_models.peak import Peak
+from cost_models.prefetch_lines import LINES, PREFETCH, PrefetchLine
 from cost_models.replicas import Replicas, ReplicatedCluster
 from cost_models.replication import Replication
 from cost_models.resources import DEVICE, Resource
@@ -127,6 +128,7 @@ class StepCosts(StepMemory):
         of_lines = REPLICA_SYNC, *EXCHANGE_OF
         self.protocol_stages = tuple(stage for stage in self.schedule.collectives if stage in of_lines)
         self.protocol_stages += (COPY_CONTENTION,) * self.copy_meets_rows
+        self.protocol_stages += (PREFETCH,) * (self.schedule.is_prefetched and bool(self.schedule.columns_ahead))
         self.base = StepBase(
             topology, workload, self.tables, self.kinds, self.batching, self.schedule, software, replication
         )
@@ -136,6 +138,7 @@ class StepCosts(StepMemory):
             model.cut_shares = self.base.cut_shares or {"dense": 1.0}
         self._beside: Floats = self.base.constants  # without the latencies of exchanges
         self._base_loads: Floats = self.base.loads
+        self._unshared_loads: Floats = self.base.unshared
         self.device_begins: Floats = self.base.begins
         if not self.schedule.has_towers and replicas is None:
             exchanging = [stage for stage in self.protocol_stages if stage in EXCHANGE_OF]
@@ -197,7 +200,11 @@ class StepCosts(StepMemory):
             return () if self._averaging is None else self._averaging.lines
         if stage == COPY_CONTENTION:
             return self.batch_copy.lines(self.loaded_bytes_per_sample)
-        return self.exchange_lines_of(stage)
+        return LINES if stage == PREFETCH else self.exchange_lines_of(stage)
+
+    def prefetch_shares(self, line: PrefetchLine) -> Floats:
+        """[C] what shows in each column of what it carries at a line."""
+        return self.schedule.prefetch_shares(line.of_lookup)
 
     def with_flat_exchange(self) -> Self | None:
         """The same without towers; None where there are none, or where the model needs them."""
@@ -273,12 +280,21 @@ class StepCosts(StepMemory):
             add_loads(self._block_terms(these, kind), self.schedule, kind, [part[some] for part in parts])
             memories.append(self.block_memory(these, kind))
         self._add_waits(blocks, kind, parts)
+        self._show_shares(parts)
         return BlockCosts(
             *parts,
             np.concatenate([memory.fixed for memory in memories]),
             np.concatenate([memory.by_rows for memory in memories]),
             np.concatenate([memory.supported for memory in memories]),
         )
+
+    def _show_shares(self, parts: Sequence[Floats]) -> None:
+        """Leave of what is prefetched, in parts [n, C] of the loads of blocks, what shows in each stage."""
+        shares = self.shares_at(self.protocols)
+        for column in np.flatnonzero(shares != 1.0):
+            for part in parts:
+                if part[:, column].any():  # columns of zeros take no memory
+                    part[:, column] *= shares[column]
 
     def _block_terms(self, blocks: Blocks, kind: int) -> dict[str, Loads]:
         """What blocks take on a kind of rank, term by term."""
@@ -307,6 +323,7 @@ class StepCosts(StepMemory):
         terms = self._exchange_terms(blocks, kind) | self._copy_terms(lambda: self._lookup(blocks, kind))
         parts = self._summed(terms, len(blocks), kind)
         self._add_waits(blocks, kind, parts)
+        self._show_shares(parts)
         none = np.zeros((len(blocks), 0))
         return BlockCosts(*parts, none, none, np.ones(len(blocks), dtype=bool))
 
