@@ -155,13 +155,20 @@ class CostsAtLines(CostModel):
             return found
         return found._with_best_share(found._placed(placed, found.block_costs)[0])
 
+    def other_shares(self, protocols: tuple[int, ...]) -> list[tuple[int, ...]]:
+        """The lines that differ in nothing but in what shows of what is prefetched in which stage."""
+        if PREFETCH not in self.protocol_stages:
+            return []
+        *exchanges, own = protocols  # the last are those of the share
+        return [(*exchanges, n) for n in range(len(self.lines_of(PREFETCH))) if n != own]
+
     def _with_best_share(self, load: Floats) -> Self:
         """The same at the share of what is prefetched with which lookup and update take least, where ranks bring these
         loads [W, C] at this one; the first of equals."""
         if PREFETCH not in self.protocol_stages:
             return self
         stages, seconds = [self.stages.index(LOOKUP), self.stages.index(UPDATE)], list[float]()
-        choices = [(*self.protocols[:-1], n) for n in range(len(self.lines_of(PREFETCH)))]
+        choices = sorted([self.protocols, *self.other_shares(self.protocols)])
         unshared, none = self._unshared_loads[self.kind_of_rank], np.zeros((len(load), 0))
         whole = (load - unshared) / self.shares_at(self.protocols)
         for choice in choices:

@@ -10,6 +10,7 @@ What no placement takes less than is the least of the bounds at all protocols: t
 prove, or others where these prove too little. A search begins where that bound is least.
 """
 
+import functools
 from collections.abc import Callable, Collection
 from dataclasses import replace
 
@@ -220,19 +221,23 @@ def bounds_elsewhere(
     for protocols in formulation.model.all_protocols:
         if protocols == formulation.model.protocols:
             continue
-        fluid = at.fluid(protocols)
-        best = multipliers_at(fluid, bound)
-        if best.seconds < bound.seconds and known is not None:
-            best = known.better(protocols, best)
-        if best.cases is None and bound.cases is not None:
-            best = raised_like(fluid, best, bound)
-        if best.seconds < bound.seconds:
-            anew = tighten(fluid, at.optimum(protocols, fluid), bound.seconds)
-            best = max(best, anew, key=lambda each: each.seconds)
-        if bound.cases is None:
-            best = strengthened_like(fluid, best, bound)
-        proven.append(ProtocolBound(protocols, best))
+        make = functools.partial(_bound_elsewhere, at, protocols, bound, known)
+        proven.append(ProtocolBound(protocols, make() if known is None else known.made_elsewhere(protocols, bound, make)))
     return tuple(proven)
+
+
+def _bound_elsewhere(at: AtProtocols, protocols: Protocols, bound: Bound, known: KnownBounds | None) -> Bound:
+    """One of `bounds_elsewhere`."""
+    fluid = at.fluid(protocols)
+    best = multipliers_at(fluid, bound)
+    if best.seconds < bound.seconds and known is not None:
+        best = known.better(protocols, best)
+    if best.cases is None and bound.cases is not None:
+        best = raised_like(fluid, best, bound)
+    if best.seconds < bound.seconds:
+        anew = tighten(fluid, at.optimum(protocols, fluid), bound.seconds)
+        best = max(best, anew, key=lambda each: each.seconds)
+    return strengthened_like(fluid, best, bound) if bound.cases is None else best
 
 
 def with_least_raised(
