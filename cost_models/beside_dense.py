@@ -147,8 +147,8 @@ class BesideDense:
     """The wait of a sum of gradients for its first byte."""
     overhead_s: Seconds
     """The fixed overhead."""
-    lookups: tuple[tuple[Seconds, Seconds], ...]
-    """[K] seconds on each device of the update of all tables, and of their lookup."""
+    updates_s: tuple[Seconds, ...]
+    """[K] seconds on each device of the update of all tables."""
     modules_s: tuple[float, ...]
     """[K] seconds on each device of the backward pass of its tower's module, after the gradients of vectors came."""
     module_gradients_s: tuple[float, ...] | None = None
@@ -236,7 +236,7 @@ class BesideDense:
 
     def _update_s(self, kind: int) -> Seconds:
         """Seconds of the update of the embeddings on a device, with its launch."""
-        return self.parts[0].kinds[kind].update_launch_s + self.lookups[kind][0]
+        return self.parts[0].kinds[kind].update_launch_s + self.updates_s[kind]
 
     @property
     def copied_over(self) -> tuple[Resource, ...]:

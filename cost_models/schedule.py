@@ -35,7 +35,17 @@ from cost_models.resources import (
 )
 from cost_models.shards import BELOW_HBM, BYTE_ADDRESSABLE, Floats, Ints, MemoryTier
 from cost_models.sharing import instances_of_ranks, most_sharing, share_of_card
-from cost_models.stages import CUT_TERMS, LOOKUP, STAGES, TERMS, UPDATE, Over, StepSetting, hidden_stages, stage_of_terms
+from cost_models.stages import (
+    CUT_TERMS,
+    LOOKUP,
+    STAGES,
+    TERMS,
+    UPDATE,
+    Over,
+    StepSetting,
+    hidden_stages,
+    stage_of_terms,
+)
 from cost_models.term_rates import GRADIENTS, IN_TOWER, INSIDE, REDUCED, climbs, own_link_share
 from cost_models.uplinks import Uplink, exchange_uplinks, sum_uplinks
 from cost_models.workload.models import Workload

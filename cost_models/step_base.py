@@ -171,18 +171,17 @@ class StepBase:
         return line.port_bytes_per_s[kind]
 
     def let_others_run_beside_the_dense_part(
-        self, lookups: tuple[tuple[Seconds, Seconds], ...], parts: tuple[EvenTables, ...]
+        self, updates_s: tuple[Seconds, ...], parts: tuple[EvenTables, ...]
     ) -> None:
         """Ids and prefetched misses begin as long before the stages in which they show as others hide them; sums of
         gradients begin when there are some.
 
         Where others hide something of the stage of the dense part, everything else in it is given the hidden seconds on
-        top, and its constant takes them off again: no load is below zero but those of ids and prefetched misses. `parts`
-        are tables that are spread evenly, `lookups` [K] the seconds on each device of their update, and of their
-        lookup. Where they are those of many models with one dense part (`of_models`), so is everything that follows
-        from them.
+        top, and its constant takes them off again: no load is below zero but those of ids and prefetched misses.
+        `parts` are tables that are spread evenly, `updates_s` [K] the seconds on each device of their update. Where
+        they are those of many models with one dense part (`of_models`), so is everything that follows from them.
         """
-        schedule, beside = self.schedule, self.beside_dense(lookups, parts)
+        schedule, beside = self.schedule, self.beside_dense(updates_s, parts)
         self.after_dense_s = tuple(map(beside.after_s, range(len(self.kinds))))
         has_cut = CUT_TERMS["dense"] in schedule.stage_of_term
         summing = self._summing
@@ -336,7 +335,7 @@ class StepBase:
     def of_channel(self, channel: Channel) -> Floats:
         """[K, C] loads of one second of what a sharded dense part keeps busy."""
         loads = np.zeros_like(self.loads)
-        for k, kind in enumerate(self.kinds):
+        for k in range(len(self.kinds)):
             if channel in CHANNEL_TERMS:
                 term, resources = CHANNEL_TERMS[channel]
                 self._put(loads[k], term, dict.fromkeys(resources, 1.0), k)
@@ -367,13 +366,13 @@ class StepBase:
         of_passes = [column.resource in STASHES for column in self.schedule.columns]
         return np.where(of_passes, 0.0, np.maximum(self._own_loads() - of_strategies, 0.0))
 
-    def beside_dense(self, lookups: tuple[tuple[Seconds, Seconds], ...], parts: tuple[EvenTables, ...]) -> BesideDense:
+    def beside_dense(self, updates_s: tuple[Seconds, ...], parts: tuple[EvenTables, ...]) -> BesideDense:
         """The windows in which others run beside the dense part."""
         backward = self.schedule.column("tower_backward", DEVICE)
         modules_s = (0.0,) * len(self.kinds) if backward is None else tuple(self.loads[:, backward].tolist())
         gradients_s = self._module_gradients_s() if self.workload.tower_modules else None
         return BesideDense(
-            self.workload, parts, self.passes, self.sums_latency_s, self.overhead_s, lookups, modules_s, gradients_s
+            self.workload, parts, self.passes, self.sums_latency_s, self.overhead_s, updates_s, modules_s, gradients_s
         )
 
     def _module_gradients_s(self) -> tuple[float, ...]:

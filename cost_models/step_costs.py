@@ -133,7 +133,7 @@ class StepCosts(StepMemory):
             topology, workload, self.tables, self.kinds, self.batching, self.schedule, software, replication
         )
         parts = tuple(model.even_tables for _, model in self.models_by_copies)
-        self.base.let_others_run_beside_the_dense_part(self._even_lookups(), parts)
+        self.base.let_others_run_beside_the_dense_part(self._even_updates_s(), parts)
         for _, model in self.models_by_copies:
             model.cut_shares = self.base.cut_shares or {"dense": 1.0}
         self._beside: Floats = self.base.constants  # without the latencies of exchanges
@@ -252,24 +252,21 @@ class StepCosts(StepMemory):
         """Seconds of the stage `dense` in which activations cross device memory, on the slowest kind of rank."""
         return self.base.activation_seconds()
 
-    def _even_lookups(self) -> tuple[tuple[float, float], ...]:
-        """[K] `even_lookups_s` of all tables, however many copies they have."""
-        each = [[model.even_lookups_s(k) for _, model in self.models_by_copies] for k in range(len(self.kinds))]
-        return tuple((sum(update_s for update_s, _ in of), sum(lookup_s for _, lookup_s in of)) for of in each)
+    def _even_updates_s(self) -> tuple[float, ...]:
+        """[K] `even_update_s` of all tables, however many copies they have."""
+        models = [model for _, model in self.models_by_copies]
+        return tuple(sum(model.even_update_s(k) for model in models) for k in range(len(self.kinds)))
 
     @property
     def even_tables(self) -> EvenTables:
         """Those that are held, spread evenly over HBM."""
         return EvenTables(self.tables, self.own_blocks, self.kinds, self.batching, self.schedule, self._replication)
 
-    def even_lookups_s(self, kind: int) -> tuple[float, float]:
-        """How long the update of the tables that are held keeps a device busy, and their lookup, where they are spread
-        evenly over HBM."""
-        lookup = self._lookup(self.own_blocks, kind)
-        loads = (part[DEVICE] for part in (lookup.backward(), lookup.forward()))
-        world = self.topology.world_size
-        update_s, lookup_s = (float(np.sum(load.fixed) + np.sum(load.by_rows)) / world for load in loads)
-        return update_s, lookup_s
+    def even_update_s(self, kind: int) -> float:
+        """How long the update of the tables that are held keeps a device busy, where they are spread evenly over
+        HBM."""
+        load = self._lookup(self.own_blocks, kind).backward()[DEVICE]
+        return float(np.sum(load.fixed) + np.sum(load.by_rows)) / self.topology.world_size
 
     def block_costs(self, blocks: Blocks, kind: int) -> BlockCosts:
         """Costs of each block if its ranks are of this kind; of very many, some after others, so that little memory is

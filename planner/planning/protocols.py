@@ -222,7 +222,8 @@ def bounds_elsewhere(
         if protocols == formulation.model.protocols:
             continue
         make = functools.partial(_bound_elsewhere, at, protocols, bound, known)
-        proven.append(ProtocolBound(protocols, make() if known is None else known.made_elsewhere(protocols, bound, make)))
+        there = make() if known is None else known.made_elsewhere(protocols, bound, make)
+        proven.append(ProtocolBound(protocols, there))
     return tuple(proven)
 
 
