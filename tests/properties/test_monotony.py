@@ -191,10 +191,9 @@ def test_wider_formats(case: Case) -> None:
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
-@given(case=cases(("none", "sparse-dist")))
+@given(case=cases())
 def test_more_tables(case: Case) -> None:
-    """With any of its tables as well it is not shorter. Prefetched ids and misses hide behind two stages, of which the
-    windows are those of evenly spread tables: there it may be, by some tenths of a percent."""
+    """With any of its tables as well it is not shorter."""
     for table in range(len(case.tables)) if len(case.tables) > 1 else ():
         placed = case.placed
         kept = np.flatnonzero(placed.blocks.table != table)
