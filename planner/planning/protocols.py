@@ -22,7 +22,7 @@ from planner.formulation.formulation import Formulation
 from planner.planning.assembly import rank_rows
 from planner.planning.cache_division import bound_at
 from planner.planning.known_bounds import ROUNDING, AtProtocols, Elsewhere, KnownBounds, Protocols
-from planner.planning.like_bounds import multipliers_at, raised_like, strengthened_like
+from planner.planning.like_bounds import multipliers_at, proven_like, raised_like, strengthened_like
 from planner.problem.load_state import load_state
 from planner.problem.placement import Placement
 from planner.solvers.bound.threshold import tighten
@@ -245,7 +245,8 @@ def with_least_raised(
     formulation: Formulation, outcome: Outcome, known: KnownBounds, done: Collection[Protocols] = ()
 ) -> Outcome:
     """The outcome with the least of its bounds at all protocols raised, until it is near the plan or nothing proves
-    more; by what takes little time alone at those that are `done`, where searches raised it before."""
+    more; by what takes little time alone at those that are `done`, where searches raised it before. What proves more at
+    one share of what is prefetched mostly does at others, too."""
     if outcome.bound is None or outcome.step_s is None:
         return outcome
     own = formulation.model.protocols
@@ -256,6 +257,10 @@ def with_least_raised(
         if raised is None:
             break
         bounds[least] = raised
+        for other in formulation.model.other_shares(least):
+            if bounds[other].seconds < raised.seconds:
+                like = proven_like(known.at.fluid(other), raised)
+                bounds[other] = max(bounds[other], like, key=lambda each: each.seconds)
     elsewhere = tuple(ProtocolBound(each.protocols, bounds[each.protocols]) for each in outcome.elsewhere)
     return replace(outcome, bound=bounds[own], elsewhere=elsewhere)
 
