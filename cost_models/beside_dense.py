@@ -168,9 +168,16 @@ class BesideDense:
         hidden = list[Seconds]()
         for dense, module_s in zip(self.dense, self.modules_s, strict=True):
             hidden.append(module_s - (0.0 if is_earlier else dense.rest_forward_s))
+        return least(hidden) + self._first_bytes_s + self.overhead_s
+
+    def waits_s(self) -> Seconds:
+        """The part of it that no sums of gradients outlast: the overhead, and waits for first bytes."""
+        return self._first_bytes_s + self.overhead_s
+
+    @property
+    def _first_bytes_s(self) -> float:
         waits_s = self.parts[0].latency_s("all_reduce")
-        waits_s += self.parts[0].latency_s("output_dist") if is_earlier else 0.0
-        return least(hidden) + waits_s + self.overhead_s
+        return waits_s + (self.parts[0].latency_s("output_dist") if self.workload.pipeline == "prefetch" else 0.0)
 
     def sums_begin_s(self, sums_s: Iterable[Seconds]) -> list[Seconds]:
         """[K] seconds into the dense part before gradients are summed, which takes `sums_s` [K] of the links; below

@@ -6,9 +6,9 @@ a step waits for max(L + U, M). As L and U are maxima over ranks, that is no sum
     max(L, a M) + max(U, (1 - a) M)
 
 over all shares a, each of which is a sum of two stages that rises with every load, and so does the least of any of
-them. So the share is one more choice of a line (see `costs_at_lines`), of a few fixed ones. A step that waits for what
-is prefetched then is longer than max(L + U, M) by no more than L + U times the distance from L / (L + U) to the nearest
-share, a tenth at most, and by nothing where M is further from L + U than that.
+them. So the share is one more choice of a line (see `costs_at_lines`), of a few fixed ones. Where the share that a
+placement would take is `d` from the nearest one, a tenth at most, it takes `d` M longer than that, M with what the
+dense part hides (which is taken off beside the update alone, see `StepBase`); nothing where M is further from L + U.
 See docs/decisions/0107-shares-of-what-is-prefetched.md.
 """
 

@@ -185,7 +185,6 @@ class StepBase:
         self.after_dense_s = tuple(map(beside.after_s, range(len(self.kinds))))
         has_cut = CUT_TERMS["dense"] in schedule.stage_of_term
         summing = self._summing
-        settled_s = self._dense_s(without=summing)
         taken_s = self._busy_s(summing).max(axis=1, initial=0.0)
         if schedule.stage_of_term.get("all_reduce") == "dense":
             begin_s = beside.sums_begin_s(taken_s)
@@ -203,23 +202,25 @@ class StepBase:
                 self.loads[k, left] = np.maximum(left_s, 0.0)
         if ahead := schedule.columns_ahead:
             # Below zero until they outlast what hides them: a stage's own loads are what it is compared by.
-            before_s = beside.hidden_s() + (settled_s if schedule.is_prefetched else self._dense_s())
-            self._delay(ahead, [-before_s] * len(self.kinds))
+            hidden_s = beside.hidden_s() + self._dense_s()
             if schedule.is_prefetched:
-                self._leave_unshared(ahead, np.maximum(self._dense_s() - settled_s, 0.0))
+                self._leave_unshared(ahead, hidden_s - beside.waits_s())
+                hidden_s = beside.waits_s()
+            self._delay(ahead, [-hidden_s] * len(self.kinds))
         if has_cut:
             self._divide_cut(beside, taken_s)
 
-    def _leave_unshared(self, ahead: Sequence[int], later_s: Seconds) -> None:
-        """Take from what is prefetched, in these columns, what shows in the stage of the update whatever share of the
-        rest does: gradients that share links with ids, where they outlast what hides both; less the `later_s` that sums
-        make the dense part longer. With a share of either, the step would fall where tables make `later_s` more."""
+    def _leave_unshared(self, ahead: Sequence[int], hidden_s: Seconds) -> None:
+        """Take out of these columns what is no share of what is prefetched, but shows in the stage of the update alone:
+        gradients that share links with ids, less `hidden_s` in which the dense part hides both. Sums that outlast it
+        show there in full, too (`left_s`): where lookups were shortened by a share of what it hides, a longer dense
+        part would make the step shorter."""
         sharing = self._ranks_sharing(ahead)
         for n, c in enumerate(ahead):
             if self.schedule.stages[self.schedule.columns[c].stage] == UPDATE:
                 for k, whole_s in enumerate(self.loads[:, c]):
-                    self.unshared[k, c] = np.maximum(whole_s, 0.0) - later_s / sharing[k, n]
-            self.loads[:, c] = np.minimum(self.loads[:, c], 0.0)
+                    self.unshared[k, c] = whole_s - hidden_s / sharing[k, n]
+            self.loads[:, c] = 0.0
 
     def _delay_by_stash(self, summing: Sequence[int]) -> None:
         """What has not left when the forward pass ends delays the backward pass, and with it the sums of its gradients
@@ -271,10 +272,10 @@ class StepBase:
             hidden[:, self._summing] = after_s / self._ranks_sharing(self._summing)
         return hidden
 
-    def _dense_s(self, without: Sequence[int] = ()) -> Seconds:
-        """How long the stage of the dense part lasts whatever is placed, `without` some of its columns."""
+    def _dense_s(self) -> Seconds:
+        """How long the stage of the dense part lasts whatever is placed."""
         stage = self.schedule.stages.index("dense")
-        of_stage = [c for c, column in enumerate(self.schedule.columns) if column.stage == stage and c not in without]
+        of_stage = [c for c, column in enumerate(self.schedule.columns) if column.stage == stage]
         longest_s: Seconds = self._busy_s(of_stage).max(axis=(0, 1)) + self.constants[stage]
         return longest_s
 

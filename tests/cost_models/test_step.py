@@ -151,13 +151,15 @@ def test_ids_travel_beside_the_update_too() -> None:
     assert shown == pytest.approx(ids)
     (kind,) = hiding.kinds
     assert loads(hiding, "lookup_backward", "device") == pytest.approx((update, kind.update_launch_s))
-    waits = further.schedule.lines["output_dist"][0].latency_s
+    overhead = float(hiding.constants[hiding.stages.index("overhead")])
+    waits = further.schedule.lines["output_dist"][0].latency_s + overhead
     for protocols in further.all_protocols:
         at = further.at_protocols(protocols)
         (share,) = (line.of_lookup for n, line in enumerate(LINES) if n == protocols[-1])
         for stage, part in (("lookup_forward", share), ("lookup_backward", 1 - share)):
             own, base = loads(at, stage, "nic_in_with_ids")
-            assert (own, base) == (pytest.approx(ids * part), pytest.approx((begun - waits) * part))
+            whole = begun + overhead if stage == "lookup_backward" else 0.0
+            assert (own, base) == (pytest.approx(ids * part), pytest.approx(whole - waits * part))
         assert loads(at, "lookup_forward", "device") == pytest.approx((lookup, kind.lookup_launch_s))
         assert loads(at, "lookup_backward", "device") == pytest.approx((update, kind.update_launch_s))
 
