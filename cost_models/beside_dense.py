@@ -147,32 +147,37 @@ class BesideDense:
     """The wait of a sum of gradients for its first byte."""
     overhead_s: Seconds
     """The fixed overhead."""
-    lookups: tuple[tuple[Seconds, Seconds], ...]
-    """[K] seconds on each device of the update of all tables, and of their lookup."""
+    updates_s: tuple[Seconds, ...]
+    """[K] seconds on each device of the update of all tables."""
     modules_s: tuple[float, ...]
     """[K] seconds on each device of the backward pass of its tower's module, after the gradients of vectors came."""
     module_gradients_s: tuple[float, ...] | None = None
     """[K] seconds of the exchange of gradients among peers, of what modules give; None where vectors are exchanged."""
 
     def hidden_s(self) -> Seconds:
-        """How long the update of the embeddings and the fixed overhead hide the next batch's ids beside the dense part,
-        less its forward pass: ids travel from one forward pass to the lookup that needs them. They also do while ranks
-        wait for the first byte of an all-reduce after the update; the same wait for gradients is as long as their own.
-        Without the update where they show in its stage.
+        """How long the fixed overhead hides the next batch's ids, beside the update in whose stage they show and the
+        dense part, less its forward pass: ids travel from one forward pass to the lookup that needs them. They also do
+        while ranks wait for the first byte of an all-reduce after the update; the same wait for gradients is as long as
+        their own.
 
-        Under the prefetch pipeline, a step earlier, the lookups, the wait for the first byte of vectors and the forward
-        pass hide them too, and cache misses beside them. It is the least of all kinds of rank; what caches take more is
-        in `Lookup.fetches`.
+        Under the prefetch pipeline, a step earlier, the lookup, in whose stage they show as well, the wait for the
+        first byte of vectors and the forward pass hide them too, and cache misses beside them. It is the least of all
+        kinds of rank.
         """
         is_earlier = self.workload.pipeline == "prefetch"
-        hidden = []
-        for k, (dense, module_s) in enumerate(zip(self.dense, self.modules_s, strict=True)):
-            before_s = self._lookup_s(k) if is_earlier else -dense.rest_forward_s
-            update_s = 0.0 if self._schedule.update_hides_ids else self._update_s(k)
-            hidden.append(update_s + module_s + before_s)
+        hidden = list[Seconds]()
+        for dense, module_s in zip(self.dense, self.modules_s, strict=True):
+            hidden.append(module_s - (0.0 if is_earlier else dense.rest_forward_s))
+        return least(hidden) + self._first_bytes_s + self.overhead_s
+
+    def waits_s(self) -> Seconds:
+        """The part of it that no sums of gradients outlast: the overhead, and waits for first bytes."""
+        return self._first_bytes_s + self.overhead_s
+
+    @property
+    def _first_bytes_s(self) -> float:
         waits_s = self.parts[0].latency_s("all_reduce")
-        waits_s += self.parts[0].latency_s("output_dist") if is_earlier else 0.0
-        return least(hidden) + waits_s + self.overhead_s
+        return waits_s + (self.parts[0].latency_s("output_dist") if self.workload.pipeline == "prefetch" else 0.0)
 
     def sums_begin_s(self, sums_s: Iterable[Seconds]) -> list[Seconds]:
         """[K] seconds into the dense part before gradients are summed, which takes `sums_s` [K] of the links; below
@@ -238,11 +243,7 @@ class BesideDense:
 
     def _update_s(self, kind: int) -> Seconds:
         """Seconds of the update of the embeddings on a device, with its launch."""
-        return self.parts[0].kinds[kind].update_launch_s + self.lookups[kind][0]
-
-    def _lookup_s(self, kind: int) -> Seconds:
-        """Seconds of the lookup on a device, with its launch."""
-        return self.parts[0].kinds[kind].lookup_launch_s + self.lookups[kind][1]
+        return self.parts[0].kinds[kind].update_launch_s + self.updates_s[kind]
 
     @property
     def copied_over(self) -> tuple[Resource, ...]:

@@ -27,7 +27,6 @@ from cost_models.memory import block_bytes, stashed_bytes
 from cost_models.mixed_costs import MixedCosts
 from cost_models.resources import DEVICE
 from cost_models.shards import DATA_PARALLEL, MEMORY_HBM, MEMORY_TIERS, Blocks, Floats, Ints
-from cost_models.step_base import in_dense
 from cost_models.tables import ID_BYTES, Tables
 from cost_models.workload.models import Workload
 
@@ -211,8 +210,7 @@ class CompressedCosts(MixedCosts):
         if len(index := np.flatnonzero(own.projected_from[blocks.table])):
             seconds = self._projection_seconds(blocks.table[index], kind, own)
             seconds = seconds * blocks.columns[index] / self.tables.dim[blocks.table[index]]
-            shared = in_dense(1.0, self.kinds[kind])
-            yield {"dense": {name: BlockLoad(everywhere=seconds * part) for name, part in shared.items()}}, index
+            yield {"dense": {DEVICE: BlockLoad(everywhere=seconds)}}, index
 
     def _combining(self, blocks: Blocks, kind: int, own: Compressions) -> tuple[Loads, Loads]:
         """Ids taken apart and vectors combined by the holder of both parts, forward and backward."""

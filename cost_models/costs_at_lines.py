@@ -23,9 +23,11 @@ from cost_models.first_answers import CACHE_FETCH, AnswerLine, unasked_s
 from cost_models.joint_lines import JointLine
 from cost_models.kinds import RankKind
 from cost_models.model import CostModel
+from cost_models.prefetch_lines import PREFETCH, PrefetchLine
 from cost_models.shards import Blocks, Floats, PlacedShards
+from cost_models.stages import LOOKUP, UPDATE
 
-OwnLine = ExchangeLine | AveragingLine | CopyLine | AnswerLine
+OwnLine = ExchangeLine | AveragingLine | CopyLine | AnswerLine | PrefetchLine
 Line = OwnLine | JointLine
 
 
@@ -35,7 +37,10 @@ class CostsAtLines(CostModel):
     _beside: Floats
     """[S] seconds that a stage takes whatever its loads, without the latencies of lines."""
     _base_loads: Floats
-    """[K, C] loads before any table is placed, without what sums around all ranks wait for."""
+    """[K, C] loads before any table is placed, without what sums around all ranks wait for; of what is prefetched all
+    that there are shares of, in each stage in which one shows."""
+    _unshared_loads: Floats
+    """[K, C] of what is prefetched the rest."""
     kinds: tuple[RankKind, ...]
     exchanged: Exchanged | None = None
     """The lines of stages that exchange, by whether anything is exchanged; None where all are of whatever is."""
@@ -51,9 +56,24 @@ class CostsAtLines(CostModel):
     def _take_lines(self, protocols: tuple[int, ...]) -> None:
         self.protocols, self.constants = protocols, self._beside.copy()
         for stage, number in zip(self.protocol_stages, protocols, strict=True):
-            self.constants[self.stages.index(stage)] += self.lines_of(stage)[number].latency_s
+            if stage != PREFETCH:
+                self.constants[self.stages.index(stage)] += self.lines_of(stage)[number].latency_s
         own = self.exchanged
         self.base_loads = self._base_loads if own is None else own.base_loads(self._base_loads, self.case)
+        if PREFETCH in self.protocol_stages:
+            self.base_loads = self.base_loads * self.shares_at(protocols) + self._unshared_loads
+
+    @abstractmethod
+    def prefetch_shares(self, line: PrefetchLine) -> Floats:
+        """[C] what shows in each column of what it carries at a line."""
+
+    def shares_at(self, protocols: tuple[int, ...]) -> Floats:
+        """[C] what shows in each column of what it carries at some lines: less than 1 of what is prefetched."""
+        if PREFETCH not in self.protocol_stages:
+            return super().shares_at(protocols)
+        line = self.own_lines_of(PREFETCH)[protocols[self.protocol_stages.index(PREFETCH)]]
+        assert isinstance(line, PrefetchLine)
+        return self.prefetch_shares(line)
 
     @property
     def latencies(self) -> Floats:
@@ -133,13 +153,38 @@ class CostsAtLines(CostModel):
         if len(self.all_protocols) == 1:
             return self
         numbers = self._numbers_of(placed)
-        where, seconds = [self.stages.index(stage) for stage in self.protocol_stages], []
-        for n in range(max(map(len, numbers))):
+        where, seconds = [self.stages.index(stage) for stage in self.protocol_stages if stage != PREFETCH], []
+        for n in range(max(map(len, numbers[: len(where)]), default=0)):
             model = self.at_protocols(tuple(of_stage[min(n, len(of_stage) - 1)] for of_stage in numbers))
             load, none = model._placed(placed, model.exchange_costs)
             seconds.append(model._evaluation(load, none).stage_seconds[where])
-        first = np.argmin(seconds, axis=0).tolist()
-        return self.at_protocols(tuple(of_stage[n] for of_stage, n in zip(numbers, first, strict=True)))
+        first = np.argmin(seconds, axis=0).tolist() if seconds else []
+        first += [0] * (len(numbers) - len(first))
+        found = self.at_protocols(tuple(of_stage[n] for of_stage, n in zip(numbers, first, strict=True)))
+        if PREFETCH not in self.protocol_stages:
+            return found
+        return found._with_best_share(found._placed(placed, found.block_costs)[0])
+
+    def other_shares(self, protocols: tuple[int, ...]) -> list[tuple[int, ...]]:
+        """The lines that differ in nothing but in what shows of what is prefetched in which stage."""
+        if PREFETCH not in self.protocol_stages:
+            return []
+        *exchanges, own = protocols  # the last are those of the share
+        return [(*exchanges, n) for n in range(len(self.lines_of(PREFETCH))) if n != own]
+
+    def _with_best_share(self, load: Floats) -> Self:
+        """The same at the share of what is prefetched with which lookup and update take least, where ranks bring these
+        loads [W, C] at this one; the first of equals."""
+        if PREFETCH not in self.protocol_stages:
+            return self
+        stages, seconds = [self.stages.index(LOOKUP), self.stages.index(UPDATE)], list[float]()
+        choices = sorted([self.protocols, *self.other_shares(self.protocols)])
+        unshared, none = self._unshared_loads[self.kind_of_rank], np.zeros((len(load), 0))
+        whole = (load - unshared) / self.shares_at(self.protocols)
+        for choice in choices:
+            of_stages = self._evaluation(whole * self.shares_at(choice) + unshared, none).stage_seconds
+            seconds.append(float(of_stages[stages].sum()))
+        return self.at_protocols(choices[int(np.argmin(seconds))])
 
     def evaluate(self, placed: PlacedShards, slowness: Floats | None = None) -> Evaluation:
         """Stage times and bytes of a placement, summed shard by shard, by the laws of its exchanges."""
@@ -148,12 +193,17 @@ class CostsAtLines(CostModel):
     def evaluate_nothing(self) -> Evaluation:
         """The stages if no table were placed, and nothing exchanged."""
         others = [each for each in self.all_protocols if self.at_protocols(each).case != "around"]
-        return super(CostsAtLines, self.at_protocols(min(others, key=self._latency_s))).evaluate_nothing()
+        return self.at_protocols(min(others, key=self._latency_s))._of_nothing()
+
+    def _of_nothing(self) -> Evaluation:
+        """The stages if no table were placed, at these lines of exchanges."""
+        own = self._with_best_share(self.base_loads[self.kind_of_rank])
+        return super(CostsAtLines, own).evaluate_nothing()
 
     def without_tables(self, placed: PlacedShards) -> Evaluation:
         """The stages of a placement if its tables took nothing, but were waited for where they exchange."""
         first = tuple(numbers[0] for numbers in self._numbers_of(placed))
-        return super(CostsAtLines, self.at_protocols(first)).evaluate_nothing()
+        return self.at_protocols(first)._of_nothing()
 
     def _latency_s(self, protocols: tuple[int, ...]) -> float:
         """What the lines of all stages wait for."""

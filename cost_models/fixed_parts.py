@@ -5,7 +5,7 @@ of which few differ: it is computed once for each. The rest follows from sums ov
 part, the bytes of a batch. These are given for n models at once, and the same formulas are those of one.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -33,7 +33,9 @@ class FixedParts:
     """Of n models; K kinds of rank, C columns and S stages of the cost model."""
 
     loads: Floats
-    """[n, K, C] `CostModel.base_loads`."""
+    """[n, K, C] `CostModel.base_loads`; of what is prefetched, all that there are shares of."""
+    unshared: Floats
+    """[n, K, C] of that the rest."""
     constants: Floats
     """[n, S] `CostModel.constants` without the latencies of exchanges, and without the stage of the batch copy."""
     base_bytes: Floats
@@ -68,7 +70,7 @@ class TableAmounts:
             (each.feature_count * each.poolings if each.pooled else each.pooling_factor) * each.dim
             for each in model.workload.tables
         ]
-        columns = [seconds for k in kinds for seconds in _even_lookups_s(model, k)]
+        columns = [_even_updates_s(model, k) for k in kinds]
         columns += [exchanged[k][link] for k, link in self._links]
         columns += [tables.loaded_bytes_per_sample, np.array(received), tables.outputs_per_sample * tables.dim]
         return np.stack(columns, axis=1)
@@ -104,11 +106,11 @@ class TableAmounts:
     def fixed_parts(self, bases: Sequence[StepBase], which: Ints, sums: Floats) -> FixedParts:
         """Those of n models, each with the dense part of one of `bases`, whose tables add up to `sums` [n, amounts]."""
         model, kinds, base = self.model, len(self.model.kinds), StepBase.of_models(bases, which)
-        lookups = tuple((sums[:, 2 * k], sums[:, 2 * k + 1]) for k in range(kinds))
-        links = {each: sums[:, 2 * kinds + n] for n, each in enumerate(self._links)}
+        updates_s = tuple(sums[:, k] for k in range(kinds))
+        links = {each: sums[:, kinds + n] for n, each in enumerate(self._links)}
         even = model.even_tables
         parts = EvenModels(even.tables, even.blocks, even.kinds, even.batching, base.schedule, None, links)
-        base.let_others_run_beside_the_dense_part(lookups, (parts,))
+        base.let_others_run_beside_the_dense_part(updates_s, (parts,))
         copy_s: Floats = np.zeros(len(sums))
         if not model.coefficients.software.ids_arrive_sharded:
             copy_s = model.batch_copy.seconds(sums[:, -3]).max(axis=0)
@@ -117,16 +119,17 @@ class TableAmounts:
                 copy_s = np.zeros(len(sums))
         peak = PeakOfModels.of(model.peak, [each.workload for each in bases], which, sums[:, -3:], model.tables)
         launches_s = np.array([launch_s(each.workload, each.software, each.schedule.update) for each in bases])[which]
-        left_s, loads = np.maximum(copy_s - launches_s, 0.0), base.loads.transpose(2, 0, 1)
-        return FixedParts(loads, base.constants.T, peak.rank_bytes, peak.output_copies, copy_s, left_s)
+        left_s = np.maximum(copy_s - launches_s, 0.0)
+        loads, unshared = (each.transpose(2, 0, 1) for each in (base.loads, base.unshared))
+        return FixedParts(loads, unshared, base.constants.T, peak.rank_bytes, peak.output_copies, copy_s, left_s)
 
 
-def _even_lookups_s(model: StepCosts, kind: int) -> Iterator[Floats]:
-    """[T] seconds of the update of each table, then of its lookup: the parts of `StepCosts.even_lookups_s`."""
+def _even_updates_s(model: StepCosts, kind: int) -> Floats:
+    """[T] seconds of the update of each table: the parts of `StepCosts.even_update_s`."""
     blocks, world = model.own_blocks, model.topology.world_size
     lookup = Lookup(model.tables, blocks, model.kinds[kind], model.batching, model.coefficients.software)
-    for load in (lookup.backward()[DEVICE], lookup.forward()[DEVICE]):
-        yield (load.fixed + load.by_rows + np.zeros(len(blocks))) / world
+    load = lookup.backward()[DEVICE]
+    return np.asarray((load.fixed + load.by_rows + np.zeros(len(blocks))) / world)
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,9 @@ from cost_models.averaging import AveragingLine
 from cost_models.batch_copy import CopyLine
 from cost_models.exchange_lines import ExchangeLine
 from cost_models.first_answers import AnswerLine
+from cost_models.prefetch_lines import PrefetchLine
 
-Line = ExchangeLine | AveragingLine | CopyLine | AnswerLine
+Line = ExchangeLine | AveragingLine | CopyLine | AnswerLine | PrefetchLine
 
 
 @dataclass(frozen=True)
@@ -47,3 +48,9 @@ def in_turn(lines: Sequence[Sequence[Line]]) -> tuple[JointLine, ...]:
         for each in numbers
     ]
     return tuple(sorted(joint, key=lambda line: line.latency_s))
+
+
+def alike(lines: Sequence[Sequence[Line]]) -> tuple[JointLine, ...]:
+    """Those of lines of which all take the same one, where they have any."""
+    longest = max(lines, key=len)
+    return tuple(JointLine(line.latency_s, (n,) * len(lines)) for n, line in enumerate(longest))

@@ -102,7 +102,6 @@ class Lookup:
         cold = np.where(IS_IN_PLACE[blocks.tier], self._unique, 0.0)
         if len(split):
             cold[split] = tables.access.rows_beyond(table[split], blocks.cache_fraction[split], self._lookups[split])
-        self._meets_misses: NDArray[np.bool_] = KEEPS_STATE_BELOW[blocks.tier] & batching.is_prefetched
         missed, without_place, read = self._misses(is_prefetched=batching.is_prefetched)
         self._missed: Floats = missed - without_place  # rows that come into caches
         read, cold = read + (1 - self._hot) * self._lookups, cold + without_place
@@ -168,7 +167,7 @@ class Lookup:
             by_rows=ids + rows + search + self._cache_codec_seconds(),
             everywhere=codec / kind.world_size + self._arranging_seconds() + kind.id_cut_s * self._cut_ids,
         )
-        return self._in_turn(on_device, self._read_in_place(~self._meets_misses))
+        return self._in_turn(on_device, self._read_in_place())
 
     def _by_vector(self) -> Floats:
         """[n] seconds of vectors beyond their bytes."""
@@ -176,39 +175,38 @@ class Lookup:
         return np.asarray(vectors * (self._kind.lookup.vector_s + (more.value if more else 0.0)))
 
     def beside_misses(self) -> Loads:
-        """What kernels read and update in place of cached tables while the next batch's misses come, which it hides.
-
-        The dense part waits for what is read (`HOST_LINK`), and with it the sums of its gradients.
-        """
-        read, updated = self._read_in_place(self._meets_misses), self._updated_in_place(self._meets_misses)
-        none = BlockLoad(by_rows=np.zeros(len(self._blocks)))
+        """What of cached tables kernels read and update in place keeps busy on the way of the next batch's misses."""
+        read, updated = self._read_in_place(), self._updated_in_place()
+        none, counted = BlockLoad(by_rows=np.zeros(len(self._blocks))), KEEPS_STATE_BELOW[self._blocks.tier]
         both = {
-            name: _Crossing(each.bytes + updated[name].bytes, each.busy_s + updated[name].busy_s)
+            name: _Crossing(
+                np.where(counted, each.bytes + updated[name].bytes, 0.0),
+                np.where(counted, each.busy_s + updated[name].busy_s, 0.0),
+            )
             for name, each in read.items()
         }
         loads = self._in_turn(none, both)
-        before = self._in_turn(none, read)[DEVICE]
-        return loads | dict.fromkeys((HOST_LINK_OUT, HOST_LINK_IN), loads[DEVICE]) | {HOST_LINK: before}
+        waited = loads.pop(DEVICE)
+        return loads | dict.fromkeys((HOST_LINK_OUT, HOST_LINK_IN), waited)
 
-    def _read_in_place(self, counted: NDArray[np.bool_]) -> dict[MemoryTier, _Crossing]:
-        """What the forward pass reads in place of each memory, of the blocks that are `counted` [n]."""
+    def _read_in_place(self) -> dict[MemoryTier, _Crossing]:
+        """What the forward pass reads in place of each memory."""
         brought, row = terms.in_place_rows(self._in_place, self._software, self._kept), self._in_place.row_bytes
         host: dict[MemoryTier, _Crossing] = {}
         for name, rates in self._addressed():
-            here = np.where(self._at(name) & counted, brought, 0.0)
+            here = np.where(self._at(name), brought, 0.0)
             host[name] = _Crossing(here * row, terms.read_seconds(here, row, rates))
         return host
 
-    def _updated_in_place(self, counted: NDArray[np.bool_]) -> dict[MemoryTier, _Crossing]:
-        """What the update reads and writes in place of each memory, of the blocks that are `counted` [n]: rows and
-        optimizer state."""
+    def _updated_in_place(self) -> dict[MemoryTier, _Crossing]:
+        """What the update reads and writes in place of each memory: rows and optimizer state."""
         cold, software, state_bytes = self._in_place, self._software, self._reads.state_bytes
         rows = terms.rewritten_rows(cold.unique, software)
         states = terms.rewritten_rows(np.where(self._state_below, self._unique, cold.unique), software)
         host: dict[MemoryTier, _Crossing] = {}
         for name, rates in self._addressed():
-            here = np.where(self._at(name) & counted, rows, 0.0)
-            state = np.where((self._state_home == MEMORY_TIERS.index(name)) & counted, states, 0.0)
+            here = np.where(self._at(name), rows, 0.0)
+            state = np.where(self._state_home == MEMORY_TIERS.index(name), states, 0.0)
             busy_s = terms.update_seconds(here, cold.row_bytes, rates)
             busy_s = busy_s + terms.update_seconds(state, state_bytes, rates)
             host[name] = _Crossing(here * cold.row_bytes + state * state_bytes, busy_s)
@@ -239,8 +237,7 @@ class Lookup:
         share idles while they fetch from elsewhere: for as long as that takes if they are there at the same time, as
         ranks with as much from each memory are; prefetched, when ranks drift apart, for as long as it takes one alone.
         Its own link is free while it waits for a memory: what it exchanges over the link meets rows, either way, for as
-        long as these cross it. Prefetched misses come while the rank works on its caches, which is no part of what
-        hides them all the same (see `StepCosts`): of what ranks share, each rank's work hides its share.
+        long as these cross it.
         """
         sharing = self._kind.ranks_sharing
         seconds = {
@@ -255,11 +252,7 @@ class Lookup:
                 seconds[resource] += np.maximum(busy.get(resource, 0.0), IDLE * np.maximum.reduce(takes) / ranks)
             for way in (HOST_LINK_OUT, HOST_LINK_IN):
                 seconds[way] += busy[PCIE]
-        worked_s = self._cache_work_s() if is_prefetched else np.zeros(len(self._blocks))
-        return {
-            resource: BlockLoad(by_rows=np.maximum(of_blocks - worked_s / sharing.get(resource, 1), 0.0))
-            for resource, of_blocks in seconds.items()
-        }
+        return {resource: BlockLoad(by_rows=of_blocks) for resource, of_blocks in seconds.items()}
 
     def waits_for_copy(self, *, is_prefetched: bool) -> Loads:
         """What a rank waits longer for cache misses, unless these are prefetched, and for the rows that the forward
@@ -268,16 +261,10 @@ class Lookup:
         if not is_prefetched:
             busy = self.fetch(MEETS_COPIES)
             waits_s += waited_s(np.asarray(busy[PCIE].by_rows), np.asarray(busy[HOST_LINK].by_rows), kind.pcie_ranks)
-        if read := self._read_in_place(~self._meets_misses).get(MEETS_COPIES):
+        if read := self._read_in_place().get(MEETS_COPIES):
             link_s = read.bytes / kind.memories[MEETS_COPIES].link_bytes_per_s
             waits_s += waited_s(read.bytes / kind.pcie_bytes_per_s, link_s, kind.pcie_ranks)
         return {HOST_LINK: BlockLoad(by_rows=waits_s)}
-
-    def _cache_work_s(self) -> Floats:
-        """[n] device time of finding the rows of a step in caches, and of updating what is there, of all rows."""
-        software, blocks = self._software, self._blocks
-        search = np.where(IS_CACHED[blocks.tier], terms.cache_search(self._reads, software), 0.0)
-        return search + np.where(KEEPS_STATE_BELOW[blocks.tier], self._unique * software.cache_update_s.value, 0.0)
 
     def backward(self) -> Loads:
         """Gradients of the rows summed, rows and optimizer state read and written.
@@ -313,7 +300,7 @@ class Lookup:
         whole = (kind.dense_update_s * tables.gradient_held_bytes + coded) * self._replicated_elements
         everywhere = codec / kind.world_size + self._arranging_seconds()
         load = BlockLoad(codec + whole + of_vectors, on_device + by_row, everywhere)
-        return self._in_turn(load, self._updated_in_place(~self._meets_misses))
+        return self._in_turn(load, self._updated_in_place())
 
     def bags(self, of_table: Ints) -> tuple[Loads, Loads]:
         """What resources of long bags have beyond the loads of the device, forward and backward, where blocks read bags

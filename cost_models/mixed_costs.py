@@ -15,7 +15,8 @@ import numpy as np
 
 from cost_models.cost_arrays import BlockCosts, BlockMemory, Column
 from cost_models.costs_at_lines import Line
-from cost_models.joint_lines import JointLine, at_once, in_turn
+from cost_models.joint_lines import JointLine, alike, at_once, in_turn
+from cost_models.prefetch_lines import PREFETCH
 from cost_models.resources import STASHES, Resource
 from cost_models.shards import Blocks, Floats, Ints
 from cost_models.step_costs import REPLICA_SYNC, StepCosts
@@ -151,7 +152,8 @@ class MixedCosts(StepCosts):
             stage: [model.own_lines_of(stage) if stage in model.protocol_stages else () for model in models]
             for stage in self.protocol_stages
         }
-        return {stage: in_turn(each) if stage == REPLICA_SYNC else at_once(each) for stage, each in of_models.items()}
+        ways = {REPLICA_SYNC: in_turn, PREFETCH: alike}
+        return {stage: ways.get(stage, at_once)(each) for stage, each in of_models.items()}
 
     def lines_of(self, stage: str) -> Sequence[Line]:
         """The lines of the collectives of a stage; none is shorter than the first for no bytes."""

@@ -223,6 +223,14 @@ class CostModel(ABC):
         """The lines that there are; a placement takes at any of them at least what it takes at its own."""
         return (self.protocols,)
 
+    def shares_at(self, protocols: tuple[int, ...]) -> Floats:  # noqa: ARG002
+        """[C] what shows in each column of what it carries at some lines; see `prefetch_lines`."""
+        return np.ones(len(self.columns))
+
+    def other_shares(self, protocols: tuple[int, ...]) -> list[tuple[int, ...]]:  # noqa: ARG002
+        """The lines that differ in nothing but in what shows of what is prefetched in which stage."""
+        return []
+
     @property
     def case(self) -> Case:
         """What placements its lines are of, by what they exchange."""

@@ -64,7 +64,7 @@ RESOURCE_KINDS: dict[str, ResourceKind] = {
 }
 
 
-_SPELLING = re.compile(r"(?P<kind>[a-z_]+?)(?P<level>\d+)?(?:_(?P<way>out|in))?(?P<more>_with_ids|_in_place)?")
+_SPELLING = re.compile(r"(?P<kind>[a-z_]+?)(?P<level>\d+)?(?:_(?P<way>out|in))?(?P<more>_with_ids|_ahead)?")
 
 
 @dataclass(frozen=True)
@@ -80,13 +80,13 @@ class Resource:
     """The number of the table whose bags it reads beside all others; of `bags`, every such one where it is unset."""
     with_ids: bool = False
     """Whether its load counts the next batch's ids, less what other stages hide of them, beside the load without."""
-    in_place: bool = False
-    """Whether its load counts the rows alone that are read and updated in place beside the next batch's misses."""
+    ahead: bool = False
+    """Whether its load is the next batch's cache misses, with what meets these, less what other stages hide of them."""
 
     def __str__(self) -> str:
         level = next((str(number) for number in (self.level, self.table) if number is not None), "")
         way = "" if self.way is None else f"_{self.way}"
-        return f"{self.kind}{level}{way}{'_with_ids' * self.with_ids}{'_in_place' * self.in_place}"
+        return f"{self.kind}{level}{way}{'_with_ids' * self.with_ids}{'_ahead' * self.ahead}"
 
     @classmethod
     def parse(cls, text: str) -> "Resource":
@@ -99,7 +99,7 @@ class Resource:
         more = spelling["more"]
         is_of_table = spelling["kind"] == "bags"
         level, table = (None, level) if is_of_table else (level, None)
-        return cls(spelling["kind"], way, level, table, more == "_with_ids", more == "_in_place")
+        return cls(spelling["kind"], way, level, table, more == "_with_ids", more == "_ahead")
 
     @property
     def row(self) -> ResourceKind:

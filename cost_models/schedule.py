@@ -36,7 +36,17 @@ from cost_models.resources import (
 )
 from cost_models.shards import BELOW_HBM, BYTE_ADDRESSABLE, Floats, Ints, MemoryTier
 from cost_models.sharing import instances_of_ranks, most_sharing, share_of_card
-from cost_models.stages import CUT_TERMS, STAGES, TERMS, UPDATE, Over, StepSetting, hidden_stages, stage_of_terms
+from cost_models.stages import (
+    CUT_TERMS,
+    LOOKUP,
+    STAGES,
+    TERMS,
+    UPDATE,
+    Over,
+    StepSetting,
+    hidden_stages,
+    stage_of_terms,
+)
 from cost_models.term_rates import GRADIENTS, IN_TOWER, INSIDE, REDUCED, climbs, own_link_share
 from cost_models.uplinks import Uplink, exchange_uplinks, sum_uplinks
 from cost_models.workload.models import Workload
@@ -118,7 +128,6 @@ class Schedule:
             "device": [DEVICE],
             "bottom": [DEVICE] if any(not each.needs_vectors for each in self._workload.layers) else [],
             "tables": [DEVICE, *host],
-            "rows": [DEVICE, *host, *(replace(resource, in_place=True) for resource in host)],
             "exchange": exchange,
             "inside": [resource for resource in exchange if resource.kind in self._tower_links],
             "ids": with_ids or exchange,
@@ -135,15 +144,31 @@ class Schedule:
         if self.ring_s:
             beyond |= {term: [RING] for term in _EXCHANGED}
         columns = [
-            Column(self.stages.index(self._shown_in(stage, resource)), self.carrier(stage, resource))
+            Column(self.stages.index(shown), self.carrier(stage, resource))
             for term, stage in self.stage_of_term.items()
             for resource in (*resources[over[term]], *beyond.get(term, ()))
+            for shown in self._shown_in(stage, resource)
         ]
         return sorted(columns, key=lambda column: column.stage)
 
-    def _shown_in(self, stage: str, resource: Resource) -> str:
-        """The stage in which what a resource carries of a stage's work shows."""
-        return UPDATE if resource.with_ids and self.update_hides_ids else stage
+    def _shown_in(self, stage: str, resource: Resource) -> tuple[str, ...]:
+        """The stages in which what a resource carries of a stage's work shows; a share in each where there are two."""
+        if not (resource.ahead or (resource.with_ids and self.update_hides_ids)):
+            return (stage,)
+        return (LOOKUP, UPDATE) if self.is_prefetched else (UPDATE,)
+
+    @property
+    def columns_ahead(self) -> list[int]:
+        """The columns of what comes for the next batch, less what other stages hide of it."""
+        return [c for c, column in enumerate(self.columns) if column.resource.ahead or column.resource.with_ids]
+
+    def prefetch_shares(self, of_lookup: float) -> Floats:
+        """[C] what shows in each column of what it carries, where prefetched ids and misses show with such a share in
+        the stage of the lookup, and with the rest in that of the update."""
+        shares = np.ones(len(self.columns))
+        for c in self.columns_ahead if self.is_prefetched else ():
+            shares[c] = of_lookup if self.stages[self.columns[c].stage] == LOOKUP else 1.0 - of_lookup
+        return shares
 
     def carrier(self, stage: str, resource: Resource) -> Resource:
         """What carries the traffic of a resource in a stage: in exchanges among peers, all cards of a tower alike."""
@@ -174,7 +199,8 @@ class Schedule:
         over_network = any(rates.is_remote for kind in self._kinds for rates in kind.memories.values())
         cards = (FRONT_END,) if over_network else ()
         own = self._own_link_ways if self.is_prefetched else ()
-        return (PCIE, *cards, *map(Resource, self.memories), FETCHES, *own)
+        over = (PCIE, *cards, *map(Resource, self.memories), FETCHES, *own)
+        return tuple(replace(each, ahead=True) for each in over) if self.is_prefetched else over
 
     @property
     def _own_link_ways(self) -> tuple[Resource, ...]:
@@ -184,7 +210,7 @@ class Schedule:
     @property
     def _own_link_meets_more(self) -> bool:
         """Whether the links of ranks to their hosts carry more beside the dense part than what ranks exchange."""
-        return self.is_prefetched or self._setting.stashes
+        return self._setting.stashes
 
     def sums(self, column: Column) -> bool:
         """Whether a column has the sums of gradients beside the dense part, and nothing that comes before."""
@@ -203,8 +229,8 @@ class Schedule:
 
     @property
     def is_prefetched(self) -> bool:
-        """Whether cache misses have a stream of their own, beside the step before."""
-        return self.stage_of_term.get("cache_fetch") == "dense"
+        """Whether ids and cache misses come during the step before, ids a step earlier."""
+        return self._setting.has_prefetch
 
     @property
     def ids_overlap(self) -> bool:
@@ -216,18 +242,26 @@ class Schedule:
         """Maps a stage that others hide to the stage in which the rest of it shows."""
         hidden = hidden_stages(self._setting)
         shown = {name: shown for name, shown in hidden.items() if name != "input_dist" or self.ids_overlap}
-        return shown | {"input_dist": UPDATE} if self.update_hides_ids else shown
+        ahead = [name for name in shown if name == "cache_fetch" or (name == "input_dist" and self.update_hides_ids)]
+        return shown | dict.fromkeys(ahead, UPDATE)
 
     @property
     def all_reduce_meets_ids(self) -> bool:
         """Whether dense gradients and ids share the links."""
         return self.ids_overlap and self.stage_of_term.get("all_reduce") == "dense"
 
-    def column(self, term: str, resource: Resource) -> int | None:
-        """Index of the column that a term's load on a resource belongs to; None where no such thing can bind."""
+    def columns_of(self, term: str, resource: Resource) -> list[int]:
+        """The columns that a term's load on a resource belongs to; none where no such thing can bind."""
         if term not in self.stage_of_term:
-            return None
-        return self._index.get((self.stages.index(self._shown_in(self.stage_of_term[term], resource)), resource))
+            return []
+        shown = (self.stages.index(stage) for stage in self._shown_in(self.stage_of_term[term], resource))
+        found = (self._index.get((stage, resource)) for stage in shown)
+        return [column for column in found if column is not None]
+
+    def column(self, term: str, resource: Resource) -> int | None:
+        """The only one of `columns_of`; None where there is none."""
+        columns = self.columns_of(term, resource)
+        return columns[0] if columns else None
 
     def targets(self, term: str, resource: Resource, kind: int) -> list[tuple[int, float]]:
         """(column, factor) of everything that a second of a term's load on a resource of a rank of a kind loads."""
@@ -237,8 +271,6 @@ class Schedule:
         return self._targets[asked]
 
     def _list_targets(self, term: str, resource: Resource, kind: int) -> list[tuple[int, float]]:
-        if term == "beside_misses" and resource == HOST_LINK:
-            return self._before_sums(kind)
         reached = [(resource, 1.0)]
         if resource in (DEVICE, BAGS) and self.stage_of_term.get(term) in ("lookup_forward", UPDATE):
             reached += [(replace(BAGS, table=table), 1.0) for table in self.long_tables]
@@ -258,35 +290,27 @@ class Schedule:
         own = [(Resource("host_link", resource.way), share)] * (share > 0)
         if term == "input_dist" and self.ids_overlap:
             reached = [(replace(one, with_ids=True), factor) for one, factor in reached + own]
-            reached += own if self._own_link_meets_more else []
+            reached += _ahead(own) if self.is_prefetched else own if self._own_link_meets_more else []
         elif term in GRADIENTS and self.all_reduce_meets_ids:
             reached += own
             reached += [(replace(one, with_ids=True), factor) for one, factor in reached]
-        elif term == "beside_misses" and resource != DEVICE:
-            reached.append((replace(resource, in_place=True), 1.0))
+            reached += _ahead(own) if self.is_prefetched else []
+        elif self.is_prefetched and term in ("cache_fetch", "beside_misses"):
+            reached = _ahead(reached)
+        elif self.is_prefetched and term == "stash":
+            reached += _ahead(reached)
         else:
             reached += own
         if self._replication is not None:
             shared = self._replication.groups_per_card[kind]
             reached = [(one, factor * shared if one.kind in _BY_CARD else factor) for one, factor in reached]
-        columns = (self._target(term, one, factor, kind) for one, factor in reached)
-        return [(column, factor) for column, factor in columns if column is not None]
+        return [target for one, factor in reached for target in self._targets_of(term, one, factor, kind)]
 
-    def _before_sums(self, kind: int) -> list[tuple[int, float]]:
-        """What sums of gradients beside the dense part wait for: a second of each rank that shares their links."""
-        if self.stage_of_term.get("all_reduce") != "dense":
-            return []
-        of_kind = self.kind_of_rank == kind
-        return [
-            (number, 1 / most_sharing(self.resource_of_rank(column.resource), of_kind))
-            for number, column in enumerate(self.columns)
-            if self.sums(column)
-        ]
-
-    def _target(self, term: str, resource: Resource, factor: float, kind: int) -> tuple[int | None, float]:
-        """The column of what carries a term's traffic of a resource, and its seconds for one of the resource's."""
+    def _targets_of(self, term: str, resource: Resource, factor: float, kind: int) -> list[tuple[int, float]]:
+        """The columns of what carries a term's traffic of a resource, and its seconds for one of the resource's."""
         carrier = self.carrier(self.stage_of_term.get(term, ""), resource)
-        return self.column(term, carrier), factor if carrier == resource else factor / self._cards_of_tower[kind]
+        seconds = factor if carrier == resource else factor / self._cards_of_tower[kind]
+        return [(column, seconds) for column in self.columns_of(term, carrier)]
 
     @cached_property
     def _cards_of_tower(self) -> Ints:
@@ -398,3 +422,8 @@ class Schedule:
     def _instances(self) -> dict[str | int, Ints]:
         """[W] `resource_of_rank` of a resource, by who shares it; of an uplink, by its level."""
         return instances_of_ranks(self.fabric, self.tower_of_rank)
+
+
+def _ahead(reached: Sequence[tuple[Resource, float]]) -> list[tuple[Resource, float]]:
+    """The same of what comes for the next batch."""
+    return [(replace(resource, ahead=True), factor) for resource, factor in reached]

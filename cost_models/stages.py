@@ -4,19 +4,18 @@ A stage ends with a collective, so everybody waits for the slowest. The misses o
 get them from one memory get them at the same time; those of all memories are one stage. Work that overlaps shares a
 stage: under the sparse-dist pipeline the next batch's ids travel beside the dense part, the update and the overhead;
 what these do not hide (see `StepCosts`) shows in the stage of the update, as do sums of gradients that outlast the
-dense part. Under the prefetch pipeline misses travel there, too, and what is not hidden shows in the stage `dense`. The
-bottom MLP works beside the exchanges of embeddings. Through towers (see `towers`) vectors go twice: inside their tower,
-in a stage of its own, then among peers.
+dense part. Under the prefetch pipeline misses travel there, too, and both also beside the lookup: what is not hidden
+shows in the stages of lookup and update, a share in each (see `prefetch_lines`). The bottom MLP works beside the
+exchanges of embeddings. Through towers (see `towers`) vectors go twice: inside their tower, in a stage of its own, then
+among peers.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-UPDATE = "lookup_backward"
-"""The stage of the update of tables."""
-LOOKUPS = ("lookup_forward", UPDATE)
-"""The stages of kernels that read bags."""
+LOOKUP, UPDATE = "lookup_forward", "lookup_backward"
+"""The stages of the lookup and of the update of tables: of kernels that read bags."""
 VectorExchange = Literal["flat", "sptt"]
 """How vectors come to the ranks of their samples: at once, or through towers (see `towers`)."""
 
@@ -56,25 +55,24 @@ class StepSetting:
 
     @property
     def update_hides_ids(self) -> bool:
-        """Whether the next batch's ids show in the stage of the update, which hides them last. Prefetched ones are
-        hidden by the lookup as well, and what two stages hide together is no sum of stages."""
-        return self.has_pipeline and not self.has_prefetch
+        """Whether the next batch's ids show in the stage of the update, which hides them last."""
+        return self.has_pipeline
 
     @property
     def update_hides_sums(self) -> bool:
         """Whether sums of gradients that outlast the dense part show in that stage."""
-        overlap = self.is_training and self.all_reduce_overlaps and not self.has_prefetch
+        overlap = self.is_training and self.all_reduce_overlaps
         return overlap and not self.shards_dense and not self.shards_replicas
 
 
 Condition = Callable[[StepSetting], bool]
 Over = Literal[
-    "device", "bottom", "tables", "rows", "exchange", "inside", "ids", "reduction", "fetch", "copy", "stash", "nothing"
+    "device", "bottom", "tables", "exchange", "inside", "ids", "reduction", "fetch", "copy", "stash", "nothing"
 ]
 """What work loads: the device; the device, if there is a bottom MLP; the device and the memories that rows are read in
-place from; the same, beside cache misses; the links and cards of an exchange, its links alone, those of the exchange of
-the next ids, of a reduction that may meet these; the way of cache misses; its link to the host, beside the copy of a
-batch; its way to the host, beside the passes of the dense part; no resource."""
+place from; the links and cards of an exchange, its links alone, those of the exchange of the next ids, of a reduction
+that may meet these; the way of cache misses; its link to the host, beside the copy of a batch; its way to the host,
+beside the passes of the dense part; no resource."""
 
 
 def _always(_: StepSetting) -> bool:
@@ -172,7 +170,7 @@ TERMS: tuple[TermSpec, ...] = (
         overlaps=lambda setting: setting.has_prefetch,
     ),
     TermSpec("copy_contention", "copy_contention", "copy", when=lambda setting: setting.copy_meets_rows),
-    TermSpec("beside_misses", "dense", "rows", when=lambda setting: setting.has_prefetch and setting.has_memories),
+    TermSpec("beside_misses", "dense", "fetch", when=lambda setting: setting.has_prefetch and setting.has_memories),
     TermSpec("gradient_dist", "gradient_dist", "exchange", when=_training),
     TermSpec("node_sums_backward", "gradient_dist", "exchange", when=_training),
     TermSpec("bottom_mlp_backward", "gradient_dist", "bottom", when=_training),

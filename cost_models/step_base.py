@@ -40,7 +40,7 @@ CHANNEL_TERMS: dict[Channel, tuple[str, tuple[Resource, ...]]] = {
     "first_port": ("bottom_mlp_forward", LINKS),
     "first_card": ("bottom_mlp_forward", CARDS),
 }
-"""The terms of what a sharded dense part keeps busy, and the resources; its work is that of `in_dense`."""
+"""The terms of what a sharded dense part keeps busy, and the resources; its work is on devices."""
 
 
 @dataclass
@@ -63,6 +63,8 @@ class StepBase:
     """[stages] seconds without the latencies of exchanges."""
     loads: Floats = field(init=False)
     """[K, C] seconds on each rank's resources."""
+    unshared: Floats = field(init=False)
+    """[K, C] what comes on top of them, of what is prefetched, whatever share of that shows in which stage."""
     begins: Floats = field(init=False)
     """[K, C] the part of them in which nothing is done yet."""
     dense: tuple[DensePass, ...] = field(init=False)
@@ -88,7 +90,7 @@ class StepBase:
         self.overhead_s = float(self.schedule.overheads.sum())
         self.constants = self.schedule.overheads.copy()
         self.loads = self._own_loads()
-        self.begins = np.zeros_like(self.loads)
+        self.unshared, self.begins = np.zeros_like(self.loads), np.zeros_like(self.loads)
 
     def _own_loads(self) -> Floats:
         """[K, C] launches, first answers, the dense part."""
@@ -102,12 +104,12 @@ class StepBase:
             answers_s = 0.0 if self.answers_apart else first_answer_s([kind])
             self._put(loads[k], "cache_fetch", _in_step(FETCHES, answers_s, kind), k)
             dense = self.dense[k]
-            self._put(loads[k], "dense", in_dense(dense.rest_s, kind), k)
+            self._put(loads[k], "dense", {DEVICE: dense.rest_s}, k)
             self._put(loads[k], "bottom_mlp_forward", {DEVICE: dense.bottom_forward_s}, k)
             if workload.mode == "training":
                 self._put(loads[k], "lookup_backward", _in_step(DEVICE, kind.update_launch_s, kind), k)
                 self._put(loads[k], "bottom_mlp_backward", {DEVICE: dense.bottom_backward_s}, k)
-                self._put(loads[k], "dense", in_dense(coded / kind.hbm_bytes_per_s, kind), k)
+                self._put(loads[k], "dense", {DEVICE: coded / kind.hbm_bytes_per_s}, k)
                 self._put(loads[k], "all_reduce", self._summed_over(gradient, k), k)
                 late, coded_s = are_any_checkpointed(workload), coded / kind.hbm_bytes_per_s
                 self._put(loads[k], "stash", beside_stash(dense, coded_s, kind, returns_late=late), k)
@@ -172,17 +174,17 @@ class StepBase:
         return line.port_bytes_per_s[kind]
 
     def let_others_run_beside_the_dense_part(
-        self, lookups: tuple[tuple[Seconds, Seconds], ...], parts: tuple[EvenTables, ...]
+        self, updates_s: tuple[Seconds, ...], parts: tuple[EvenTables, ...]
     ) -> None:
-        """Ids and prefetched misses that others hide are no part of the stage that they share with the dense part; sums
-        of gradients begin when there are some.
+        """Ids and prefetched misses begin as long before the stages in which they show as others hide them; sums of
+        gradients begin when there are some.
 
-        Everything else in that stage is given the hidden seconds on top, and its constant takes them off again: no load
-        is below zero but that of ids in the stage of the update. `parts` are tables that are spread evenly, `lookups`
-        [K] the seconds on each device of their update, and of their lookup. Where they are those of many models with
-        one dense part (`of_models`), so is everything that follows from them.
+        Where others hide something of the stage of the dense part, everything else in it is given the hidden seconds on
+        top, and its constant takes them off again: no load is below zero but those of ids and prefetched misses.
+        `parts` are tables that are spread evenly, `updates_s` [K] the seconds on each device of their update. Where
+        they are those of many models with one dense part (`of_models`), so is everything that follows from them.
         """
-        schedule, beside = self.schedule, self.beside_dense(lookups, parts)
+        schedule, beside = self.schedule, self.beside_dense(updates_s, parts)
         self.after_dense_s = tuple(map(beside.after_s, range(len(self.kinds))))
         has_cut = CUT_TERMS["dense"] in schedule.stage_of_term
         summing = self._summing
@@ -201,15 +203,27 @@ class StepBase:
             left = schedule.columns.index(Column(schedule.stages.index(UPDATE), SUMS))
             for k, left_s in enumerate(beside.left_s(taken_s, self._dense_s())):
                 self.loads[k, left] = np.maximum(left_s, 0.0)
-        if schedule.update_hides_ids:
-            # Below zero until ids outlast what hides them: the update's own loads are what its stage is compared by.
-            ids = [c for c, column in enumerate(schedule.columns) if column.resource.with_ids]
-            self._delay(ids, [-(self._dense_s() + beside.hidden_s())] * len(self.kinds))
-        elif schedule.ids_overlap or schedule.is_prefetched:
-            fetched = schedule.fetched_over
-            self._hide(beside.hidden_s(), lambda resource: resource.with_ids or resource in fetched)
+        if ahead := schedule.columns_ahead:
+            # Below zero until they outlast what hides them: a stage's own loads are what it is compared by.
+            hidden_s = beside.hidden_s() + self._dense_s()
+            if schedule.is_prefetched:
+                self._leave_unshared(ahead, hidden_s - beside.waits_s())
+                hidden_s = beside.waits_s()
+            self._delay(ahead, [-hidden_s] * len(self.kinds))
         if has_cut:
             self._divide_cut(beside, taken_s)
+
+    def _leave_unshared(self, ahead: Sequence[int], hidden_s: Seconds) -> None:
+        """Take out of these columns what is no share of what is prefetched, but shows in the stage of the update alone:
+        gradients that share links with ids, less `hidden_s` in which the dense part hides both. Sums that outlast it
+        show there in full, too (`left_s`): where lookups were shortened by a share of what it hides, a longer dense
+        part would make the step shorter."""
+        sharing = self._ranks_sharing(ahead)
+        for n, c in enumerate(ahead):
+            if self.schedule.stages[self.schedule.columns[c].stage] == UPDATE:
+                for k, whole_s in enumerate(self.loads[:, c]):
+                    self.unshared[k, c] = whole_s - hidden_s / sharing[k, n]
+            self.loads[:, c] = 0.0
 
     def _delay_by_stash(self, summing: Sequence[int]) -> None:
         """What has not left when the forward pass ends delays the backward pass, and with it the sums of its gradients
@@ -310,7 +324,7 @@ class StepBase:
             np.moveaxis(np.stack(part)[which], 0, -1)
             for part in ([base.loads for base in bases], [base.constants for base in bases])
         )
-        many.begins = np.zeros_like(many.loads)
+        many.unshared, many.begins = np.zeros_like(many.loads), np.zeros_like(many.loads)
         many.sums_latency_s, many.overhead_s = (
             np.array(part)[which] for part in ([b.sums_latency_s for b in bases], [b.overhead_s for b in bases])
         )
@@ -325,12 +339,12 @@ class StepBase:
     def of_channel(self, channel: Channel) -> Floats:
         """[K, C] loads of one second of what a sharded dense part keeps busy."""
         loads = np.zeros_like(self.loads)
-        for k, kind in enumerate(self.kinds):
+        for k in range(len(self.kinds)):
             if channel in CHANNEL_TERMS:
                 term, resources = CHANNEL_TERMS[channel]
                 self._put(loads[k], term, dict.fromkeys(resources, 1.0), k)
             else:
-                self._put(loads[k], "dense", in_dense(1.0, kind), k)
+                self._put(loads[k], "dense", {DEVICE: 1.0}, k)
         return loads
 
     def without_strategies(self) -> Floats:
@@ -356,13 +370,13 @@ class StepBase:
         of_passes = [column.resource in STASHES for column in self.schedule.columns]
         return np.where(of_passes, 0.0, np.maximum(self._own_loads() - of_strategies, 0.0))
 
-    def beside_dense(self, lookups: tuple[tuple[Seconds, Seconds], ...], parts: tuple[EvenTables, ...]) -> BesideDense:
+    def beside_dense(self, updates_s: tuple[Seconds, ...], parts: tuple[EvenTables, ...]) -> BesideDense:
         """The windows in which others run beside the dense part."""
         backward = self.schedule.column("tower_backward", DEVICE)
         modules_s = (0.0,) * len(self.kinds) if backward is None else tuple(self.loads[:, backward].tolist())
         gradients_s = self._module_gradients_s() if self.workload.tower_modules else None
         return BesideDense(
-            self.workload, parts, self.passes, self.sums_latency_s, self.overhead_s, lookups, modules_s, gradients_s
+            self.workload, parts, self.passes, self.sums_latency_s, self.overhead_s, updates_s, modules_s, gradients_s
         )
 
     def _module_gradients_s(self) -> tuple[float, ...]:
@@ -384,9 +398,3 @@ def _over_links(busy_s: tuple[Floats, Floats], kind: int) -> dict[Resource, floa
 def _in_step(own: Resource, seconds: float, kind: RankKind) -> dict[Resource, float]:
     """What a wait of every rank takes of the rank, and keeps what ranks share waiting (see `Lookup`)."""
     return {own: seconds} | {name: seconds / ranks for name, ranks in kind.ranks_sharing.items()}
-
-
-def in_dense(seconds: float, kind: RankKind) -> dict[Resource, float]:
-    """The same of the dense part, which keeps what ranks share waiting for the rows that they read in place."""
-    shared = {replace(name, in_place=True): seconds / ranks for name, ranks in kind.ranks_sharing.items()}
-    return {DEVICE: seconds} | shared

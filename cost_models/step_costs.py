@@ -29,13 +29,14 @@ from cost_models.lookup import Lookup
 from cost_models.memory import Batching, pool_bytes
 from cost_models.model import BATCH_COPY
 from cost_models.peak import Peak
+from cost_models.prefetch_lines import LINES, PREFETCH, PrefetchLine
 from cost_models.replicas import Replicas, ReplicatedCluster
 from cost_models.replication import Replication
 from cost_models.resources import DEVICE, Resource
 from cost_models.schedule import Schedule
 from cost_models.sharding_mix import mixing_seconds
 from cost_models.shards import IS_CACHED, MEMORY_HBM, Blocks, Floats, Ints
-from cost_models.stages import LOOKUPS, VectorExchange
+from cost_models.stages import LOOKUP, UPDATE, VectorExchange
 from cost_models.stashing import stash_loads
 from cost_models.step_base import StepBase
 from cost_models.step_exchanges import EXCHANGE_OF, balanced_bytes, exchange_terms
@@ -138,14 +139,16 @@ class StepCosts(StepMemory):
         self.protocol_stages += (COPY_CONTENTION,) * self.copy_meets_rows
         answers_apart = replicas is None and CACHE_FETCH in self.stages and first_answer_s(self.kinds) > 0
         self.protocol_stages += (CACHE_FETCH,) * answers_apart
+        self.protocol_stages += (PREFETCH,) * (self.schedule.is_prefetched and bool(self.schedule.columns_ahead))
         inputs = topology, workload, self.tables, self.kinds, self.batching, self.schedule, software, replication
         self.base = StepBase(*inputs, answers_apart)
         parts = tuple(model.even_tables for _, model in self.models_by_copies)
-        self.base.let_others_run_beside_the_dense_part(self._even_lookups(), parts)
+        self.base.let_others_run_beside_the_dense_part(self._even_updates_s(), parts)
         for _, model in self.models_by_copies:
             model.cut_shares = self.base.cut_shares or {"dense": 1.0}
         self._beside: Floats = self.base.constants  # without the latencies of exchanges
         self._base_loads: Floats = self.base.loads
+        self._unshared_loads: Floats = self.base.unshared
         self.device_begins: Floats = self.base.begins
         if not self.schedule.has_towers and replicas is None:
             exchanging = [stage for stage in self.protocol_stages if stage in EXCHANGE_OF]
@@ -209,7 +212,11 @@ class StepCosts(StepMemory):
             return self.batch_copy.lines(self.loaded_bytes_per_sample)
         if stage == CACHE_FETCH:
             return answer_lines(self.kinds)
-        return self.exchange_lines_of(stage)
+        return LINES if stage == PREFETCH else self.exchange_lines_of(stage)
+
+    def prefetch_shares(self, line: PrefetchLine) -> Floats:
+        """[C] what shows in each column of what it carries at a line."""
+        return self.schedule.prefetch_shares(line.of_lookup)
 
     def with_flat_exchange(self) -> Self | None:
         """The same without towers; None where there are none, or where the model needs them."""
@@ -260,24 +267,21 @@ class StepCosts(StepMemory):
         """Seconds of the stage `dense` in which activations cross device memory, on the slowest kind of rank."""
         return self.base.activation_seconds()
 
-    def _even_lookups(self) -> tuple[tuple[float, float], ...]:
-        """[K] `even_lookups_s` of all tables, however many copies they have."""
-        each = [[model.even_lookups_s(k) for _, model in self.models_by_copies] for k in range(len(self.kinds))]
-        return tuple((sum(update_s for update_s, _ in of), sum(lookup_s for _, lookup_s in of)) for of in each)
+    def _even_updates_s(self) -> tuple[float, ...]:
+        """[K] `even_update_s` of all tables, however many copies they have."""
+        models = [model for _, model in self.models_by_copies]
+        return tuple(sum(model.even_update_s(k) for model in models) for k in range(len(self.kinds)))
 
     @property
     def even_tables(self) -> EvenTables:
         """Those that are held, spread evenly over HBM."""
         return EvenTables(self.tables, self.own_blocks, self.kinds, self.batching, self.schedule, self._replication)
 
-    def even_lookups_s(self, kind: int) -> tuple[float, float]:
-        """How long the update of the tables that are held keeps a device busy, and their lookup, where they are spread
-        evenly over HBM."""
-        lookup = self._lookup(self.own_blocks, kind)
-        loads = (part[DEVICE] for part in (lookup.backward(), lookup.forward()))
-        world = self.topology.world_size
-        update_s, lookup_s = (float(np.sum(load.fixed) + np.sum(load.by_rows)) / world for load in loads)
-        return update_s, lookup_s
+    def even_update_s(self, kind: int) -> float:
+        """How long the update of the tables that are held keeps a device busy, where they are spread evenly over
+        HBM."""
+        load = self._lookup(self.own_blocks, kind).backward()[DEVICE]
+        return float(np.sum(load.fixed) + np.sum(load.by_rows)) / self.topology.world_size
 
     def block_costs(self, blocks: Blocks, kind: int) -> BlockCosts:
         """Costs of each block if its ranks are of this kind; of very many, some after others, so that little memory is
@@ -288,12 +292,21 @@ class StepCosts(StepMemory):
             add_loads(self._block_terms(these, kind), self.schedule, kind, [part[some] for part in parts])
             memories.append(self.block_memory(these, kind))
         self._add_waits(blocks, kind, parts)
+        self._show_shares(parts)
         return BlockCosts(
             *parts,
             np.concatenate([memory.fixed for memory in memories]),
             np.concatenate([memory.by_rows for memory in memories]),
             np.concatenate([memory.supported for memory in memories]),
         )
+
+    def _show_shares(self, parts: Sequence[Floats]) -> None:
+        """Leave of what is prefetched, in parts [n, C] of the loads of blocks, what shows in each stage."""
+        shares = self.shares_at(self.protocols)
+        for column in np.flatnonzero(shares != 1.0):
+            for part in parts:
+                if part[:, column].any():  # columns of zeros take no memory
+                    part[:, column] *= shares[column]
 
     def _block_terms(self, blocks: Blocks, kind: int) -> dict[str, Loads]:
         """What blocks take on a kind of rank, term by term."""
@@ -317,7 +330,7 @@ class StepCosts(StepMemory):
             terms["lookup_backward"] = lookup.backward()
         if self.schedule.long_tables:
             is_long = np.isin(of_table, self.schedule.long_tables)
-            for stage, loads in zip(LOOKUPS, lookup.bags(np.where(is_long, of_table, -1)), strict=True):
+            for stage, loads in zip((LOOKUP, UPDATE), lookup.bags(np.where(is_long, of_table, -1)), strict=True):
                 if stage in terms:
                     terms[stage] |= loads
         return terms
@@ -333,6 +346,7 @@ class StepCosts(StepMemory):
             terms[CACHE_FETCH] = self._lookup(blocks, kind).fetches(is_prefetched=False)
         parts = self._summed(terms, len(blocks), kind)
         self._add_waits(blocks, kind, parts)
+        self._show_shares(parts)
         none = np.zeros((len(blocks), 0))
         return BlockCosts(*parts, none, none, np.ones(len(blocks), dtype=bool))
 

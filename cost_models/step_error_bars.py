@@ -53,6 +53,7 @@ from cost_models.resources import (
 from cost_models.shards import (
     BYTE_ADDRESSABLE,
     HOME,
+    KEEPS_STATE_BELOW,
     MEMORIES,
     PLACEMENT_TIERS,
     TIERS,
@@ -63,6 +64,7 @@ from cost_models.shards import (
 )
 from cost_models.small_products import NO_TIME
 from cost_models.software import kernels_of
+from cost_models.stages import UPDATE
 from cost_models.step_costs import StepCosts
 from cost_models.step_evidence import link_inside, told_by_steps
 
@@ -89,6 +91,10 @@ _BY_TIER: dict[str, list[tuple[_Place, ...]]] = {
     "cache_fetch": [_CACHED for _ in TIERS],
 }
 """Stage and tier of a table: the coefficients that its time on the device, or over the host's links, goes with."""
+_AHEAD: list[tuple[_Place, ...]] = [
+    (*_CACHED, _UPDATED_BELOW[1]) if meets_rows else _CACHED for meets_rows in KEEPS_STATE_BELOW
+]
+"""The same of prefetched misses, with the rows of their tables that are updated in place."""
 _MEASURED_INSTEAD = {
     ("device", "lookup_efficiency"): "lookup_bytes_per_s",
     ("device", "pcie_efficiency"): "copy_bytes_per_s",
@@ -216,9 +222,9 @@ class _StageErrors:
             yield from self._on_stash(self._parts(self._resource, busy), busy)
         elif self._resource.kind in (DEVICE.kind, BAGS.kind):
             yield from self._on_device(self._parts(self._resource, busy))
-        elif self._resource == FETCHES:
+        elif self._resource.kind == FETCHES.kind:
             yield from self._on_fetches(self._parts(self._resource, busy))
-        elif efficiency := _EFFICIENCY.get(replace(self._resource, in_place=False, with_ids=False)):
+        elif efficiency := _EFFICIENCY.get(replace(self._resource, ahead=False, with_ids=False)):
             yield from self._on_host(efficiency, self._parts(self._resource, busy), busy)
         elif self._resource.kind in ("link", "nic", "rails", "ring", "sums"):
             yield self._exchange(self._resource, busy)
@@ -283,10 +289,9 @@ class _StageErrors:
             yield self._of(where, name, seconds, {"row_bytes": parts.row_bytes})
 
     def _by_tier(self, parts: _ErrorParts) -> Iterator[tuple[_Place, float]]:
-        """Coefficients with the time of the tables that goes with them; state apart is updated where it is, rows of
-        caches that are read and updated in place, where they are."""
-        in_place = self._resource is not None and self._resource.in_place
-        of_stage = [_UPDATED_BELOW for _ in TIERS] if in_place else _BY_TIER.get(self._name, _BY_TIER["cache_fetch"])
+        """Coefficients with the time of the tables that goes with them; state apart is updated where it is."""
+        ahead = self._resource is not None and self._resource.ahead
+        of_stage = _AHEAD if ahead else _BY_TIER.get(self._name, _BY_TIER["cache_fetch"])
         for tier, seconds in enumerate((parts.by_tier - parts.state_apart).tolist()):
             yield from ((place, seconds) for place in of_stage[tier] if seconds)
         for seconds in parts.state_apart.tolist():
@@ -393,7 +398,8 @@ class _StageErrors:
         apart = state_memory(blocks) != HOME[blocks.tier]
         by_tier, state_apart = np.zeros(len(PLACEMENT_TIERS)), np.zeros(len(PLACEMENT_TIERS))
         np.add.at(by_tier, blocks.tier, seconds)
-        np.add.at(state_apart, blocks.tier, np.where(apart & (self._name == "lookup_backward"), seconds, 0.0))
+        apart &= self._name == UPDATE and not resource.ahead
+        np.add.at(state_apart, blocks.tier, np.where(apart, seconds, 0.0))
         base = float(model.base_loads[model.kind_of_rank[members], c].sum()) - self._hidden
         row_bytes = model.tables.row_bytes(blocks.table, blocks.columns, blocks.dtype)
         typical = float(exp(np.average(log(row_bytes), weights=seconds))) if seconds.sum() > 0 else 0.0

@@ -238,7 +238,8 @@ class Proof(Record):
     """Where it decides in which memory one table is, two such cases."""
     protocols: dict[str, int] = Field(default_factory=dict, exclude_if=lambda value: not value)
     """Of each stage whose collective has several, the protocol at which costs are proven: 0 has the least latency, the
-    next one more and a higher rate, and so on."""
+    next one more and a higher rate, and so on. As `prefetch`, by number, the share of prefetched ids and misses that
+    shows beside the lookup."""
     at_other_protocols: Annotated[tuple["Proof", ...], Field(exclude_if=lambda value: not value)] = ()
     """Proofs at other protocols. Where there is none, the weights and multipliers above prove enough there, too; the
     bound is the least over all protocols."""

@@ -67,7 +67,11 @@ class Formulation:
         if protocols == self.model.protocols:
             return self
         model = self.model.at_protocols(protocols)
-        return replace(self, model=model, problem=self.seconds_at.problem(self.problem, model, self.options))
+        return replace(self, model=model, problem=self._at_lines(model))
+
+    def _at_lines(self, model: CostModel) -> Problem:
+        """The problem at the lines of a model."""
+        return self.seconds_at.problem(self.problem, model, self.options, self.model.protocols)
 
     def tiers_of(self, blocks: Ints) -> Ints:
         """[n] the tier of each block type, as an index into PLACEMENT_TIERS."""

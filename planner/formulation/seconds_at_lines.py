@@ -1,33 +1,41 @@
 """The problems of a question at many choices of a line for each stage that exchanges, without the costs of each choice.
 
 What blocks exchange in a stage depends on that stage's own line alone, but where lines are those of no exchange: of
-stages with three lines each there are many choices, and three numbers of a line.
+stages with three lines each there are many choices, and three numbers of a line. Of what is prefetched other lines show
+another share of the same seconds.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from cost_models.exchange_lines import Case
 from cost_models.model import CostModel
+from cost_models.prefetch_lines import PREFETCH
 from planner.formulation.options import Options, exchange_seconds
 from planner.problem.arrays import Problem
 from planner.problem.numbers import Floats
 
+Protocols = tuple[int, ...]
+"""The number of a line of each of `CostModel.protocol_stages`."""
 MOST_KEPT = 1 << 18
 """Seconds of block types up to which those at each number of a line are kept: 2 MiB an array."""
 
 
-def at_lines(problem: Problem, model: CostModel, options: Options) -> Problem:
-    """A problem of the same options and of the same model at other lines, which change what its exchanges cost."""
-    stages = [model.stages.index(stage) for stage in model.protocol_stages]
-    others = np.flatnonzero(~np.isin(problem.stage_of_column, stages))
-    fixed, by_rows, everywhere = exchange_seconds(model, options)  # large and not shared: the others are put into them
-    for there, here in ((fixed, problem.fixed), (by_rows, problem.by_rows), (everywhere, problem.everywhere)):
-        for column in others.tolist():
-            if here[..., column].any() or there[..., column].any():  # columns of zeros take no memory
-                there[..., column] = here[..., column]
-    return _with_seconds(problem, model, fixed, by_rows, everywhere)
+def at_lines(problem: Problem, model: CostModel, options: Options, before: Protocols) -> Problem:
+    """A problem of the same options and of the same model at other lines than those `before`, which change what its
+    exchanges cost."""
+    if _are_of_same_exchanges(model, before):
+        parts = [problem.fixed.copy(), problem.by_rows.copy(), problem.everywhere.copy()]
+    else:
+        others = np.flatnonzero(~np.isin(problem.stage_of_column, list(_stages(model).values())))
+        parts = list(exchange_seconds(model, options))  # large and not shared: the others are put into them
+        for there, here in zip(parts, (problem.fixed, problem.by_rows, problem.everywhere), strict=True):
+            for column in others.tolist():
+                if here[..., column].any() or there[..., column].any():  # columns of zeros take no memory
+                    there[..., column] = here[..., column]
+    return _with_seconds(problem, model, parts, before)
 
 
 class SecondsAtLines:
@@ -36,22 +44,31 @@ class SecondsAtLines:
     def __init__(self) -> None:
         self._at: dict[tuple[Case, int], tuple[Floats, Floats, Floats]] = {}
 
-    def problem(self, problem: Problem, model: CostModel, options: Options) -> Problem:
+    def problem(self, problem: Problem, model: CostModel, options: Options, before: Protocols) -> Problem:
         """`at_lines` of a problem of these options."""
-        if problem.fixed.size > MOST_KEPT or model.case == "nothing":
-            return at_lines(problem, model, options)
+        if problem.fixed.size > MOST_KEPT or model.case == "nothing" or _are_of_same_exchanges(model, before):
+            return at_lines(problem, model, options, before)
         parts = [problem.fixed.copy(), problem.by_rows.copy(), problem.everywhere.copy()]
-        for number in set(model.protocols):
+        numbers, of_stages = dict(zip(model.protocol_stages, model.protocols, strict=True)), _stages(model)
+        for number in {numbers[stage] for stage in of_stages}:
             key = model.case, number
             there = self._at.get(key) or self._at.setdefault(key, _seconds_at(number, model, options))
-            with_it = [own == number for own in model.protocols]
-            stages = [
-                model.stages.index(stage) for stage, own in zip(model.protocol_stages, with_it, strict=True) if own
-            ]
+            stages = [index for stage, index in of_stages.items() if numbers[stage] == number]
             columns = np.flatnonzero(np.isin(problem.stage_of_column, stages))
             for part, seconds in zip(parts, there, strict=True):
                 part[:, :, columns] = seconds[:, :, columns]
-        return _with_seconds(problem, model, *parts)
+        return _with_seconds(problem, model, parts, before)
+
+
+def _stages(model: CostModel) -> dict[str, int]:
+    """The stages with lines of their own, by name and number; shares of what is prefetched have none."""
+    return {stage: model.stages.index(stage) for stage in model.protocol_stages if stage != PREFETCH}
+
+
+def _are_of_same_exchanges(model: CostModel, before: Protocols) -> bool:
+    """Whether a model differs from that at other lines in nothing but the share of what is prefetched."""
+    pairs = zip(model.protocol_stages, model.protocols, before, strict=True)
+    return all(own == other for stage, own, other in pairs if stage != PREFETCH)
 
 
 def without_sums(problem: Problem, model: CostModel, options: Options) -> Problem:
@@ -69,8 +86,15 @@ def _seconds_at(number: int, model: CostModel, options: Options) -> tuple[Floats
     return exchange_seconds(model.at_protocols(tuple(numbers.tolist())), options)
 
 
-def _with_seconds(problem: Problem, model: CostModel, fixed: Floats, by_rows: Floats, everywhere: Floats) -> Problem:
-    """The problem with what its blocks, and what is there before any, take at the lines of a model."""
+def _with_seconds(problem: Problem, model: CostModel, parts: Sequence[Floats], before: Protocols) -> Problem:
+    """The problem with what its blocks, the three parts of it, and what is there before any, take at the lines of a
+    model; what is prefetched shows in `parts` as it does at the lines `before`."""
+    more = model.shares_at(model.protocols) / model.shares_at(before)
+    for column in np.flatnonzero(more != 1.0).tolist():
+        for part in parts:
+            if part[..., column].any():
+                part[..., column] *= more[column]
+    fixed, by_rows, everywhere = parts
     return replace(
         problem,
         stage_constants=model.constants,

@@ -167,8 +167,10 @@ class Base:
         tables = [_scaled(table, compressor, scale) for table, compressor in pairs]
         model = self.variant(tables)
         options = enumerate_options(model, self.policy, None, self.formulation.options.cuts)
-        problem = at_lines(build_problem(model, options), model.at_protocols(self.plan_protocols), options)
-        sized = replace(problem, base_loads=self.formulation.problem.base_loads * scale.fixed)
+        at_plan = model.at_protocols(self.plan_protocols)
+        problem = at_lines(build_problem(model, options), at_plan, options, model.protocols)
+        base_loads = self.formulation.at_protocols(self.plan_protocols).problem.base_loads
+        sized = replace(problem, base_loads=base_loads * scale.fixed)
         bound = relaxed(sized)
         if isinstance(bound, Shortage):
             return []
@@ -236,10 +238,16 @@ class Base:
         order = np.argsort(of, kind="stable")
         return order, np.unique(of[order], return_index=True)[1]
 
+    def least_of_instances(self, load: Floats) -> Floats:
+        """[n, C] the least that an instance of a resource has of what each rank brings to it [n, C]."""
+        fewest, most = self._ranks_of_instances
+        return np.where(load < 0, load * most, load * fewest)
+
     @cached_property
-    def fewest_ranks(self) -> Ints:
-        """[C] ranks that use an instance of each column's resource at least."""
-        return np.array([np.bincount(of).min() for of in self.formulation.problem.resource_of_rank])
+    def _ranks_of_instances(self) -> tuple[Ints, Ints]:
+        """[C] ranks that use an instance of each column's resource at least, and at most."""
+        ranks = [np.bincount(of) for of in self.formulation.problem.resource_of_rank]
+        return np.array([of.min() for of in ranks]), np.array([of.max() for of in ranks])
 
     @cached_property
     def instances(self) -> Floats:
@@ -250,6 +258,10 @@ class Base:
     def ranks_of_instance(self) -> Floats:
         """[C] ranks that use one of them, on the mean."""
         return self.formulation.problem.world / self.instances
+
+    def loads(self, protocols: tuple[int, ...], fixed: FixedParts) -> Floats:
+        """[n, C] what a rank brings to its resources before any table of candidates, at some protocols."""
+        return fixed.loads[:, 0] * self.model.shares_at(protocols) + fixed.unshared[:, 0]
 
     def latency_s(self, protocols: tuple[int, ...], fixed: FixedParts) -> Floats:
         """[n] latencies of the exchanges of candidates at some protocols; where rows wait for all that is left of the
@@ -324,12 +336,15 @@ class Base:
         nothing = {name: np.zeros_like(getattr(low, name)) for name in ("base_loads", "base_bytes")}
         return within_capacity(replace(low, **parts, **nothing, allowed=low.allowed | high.allowed))
 
-    def relaxed_at(self, problem: Problem, model: CompressedCosts, options: tuple[Options, Options]) -> Problem:
-        """The same at the lines of a model, what rows wait for copies of batches depends on cache sizes."""
-        low = at_lines(problem, model, options[0])
+    def relaxed_at(
+        self, problem: Problem, model: CompressedCosts, options: tuple[Options, Options], before: tuple[int, ...]
+    ) -> Problem:
+        """The same, which is at the lines `before`, at those of a model; what rows wait for copies of batches depends
+        on cache sizes."""
+        low = at_lines(problem, model, options[0], before)
         if not model.copy_meets_rows:
             return low
-        high = at_lines(problem, model, options[1])
+        high = at_lines(problem, model, options[1], before)
         return replace(low, **{name: np.minimum(getattr(low, name), getattr(high, name)) for name in PARTS})
 
 

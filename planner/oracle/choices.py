@@ -24,7 +24,8 @@ def choices_of(base: Base, model: CompressedCosts) -> tuple[Floats, Floats]:
     """[T, L, C] seconds on each instance of a resource, if blocks are spread evenly, and [T, L, M] bytes of all ranks,
     of the tables of a model at the protocols of the base plan."""
     options = enumerate_options(model, base.policy, base.fractions, base.formulation.options.cuts)
-    problem = at_lines(build_problem(model, options), model.at_protocols(base.plan_protocols), options)
+    at_plan = model.at_protocols(base.plan_protocols)
+    problem = at_lines(build_problem(model, options), at_plan, options, model.protocols)
     usable = np.asarray(problem.allowed.any(axis=0))
     values = Fluid(problem).choice_values(replace(base.pairs[0].multipliers, of_table={}), usable)
     seconds, stored = _usage(problem)

@@ -31,7 +31,8 @@ class MemoryCosts:
 def fixed_steps(base: Base, fixed: FixedParts) -> Floats:
     """[n] the steps of candidates without tables."""
     constants = fixed.constants.sum(axis=1) + base.latency_s(base.plan_protocols, fixed)
-    return np.asarray(constants + base.stage_seconds(fixed.loads[:, 0] * base.ranks_of_instance))
+    loads = base.loads(base.plan_protocols, fixed)
+    return np.asarray(constants + base.stage_seconds(loads * base.ranks_of_instance))
 
 
 def memory_costs(base: Base, costs: ProfileCosts, row: Ints, fixed: FixedParts) -> MemoryCosts:
@@ -46,7 +47,7 @@ def memory_costs(base: Base, costs: ProfileCosts, row: Ints, fixed: FixedParts) 
     at_once = max(1, AT_ONCE // row.shape[1])
     for begin in range(0, len(over), at_once):
         some = over[begin : begin + at_once]
-        loads = fixed.loads[some, 0] * base.ranks_of_instance
+        loads = base.loads(base.plan_protocols, fixed)[some] * base.ranks_of_instance
         seconds[some], fits[some] = _saved(base, costs, row[some], loads, free[some])
     return MemoryCosts(seconds, fits)
 

@@ -50,8 +50,9 @@ def _dual_values_s(base: Base, pair: Pair, tables: Floats, fixed: FixedParts, ha
     `dual_value_s`."""
     problem, multipliers = base.formulation.problem, pair.multipliers
     sizes = problem.capacity_regions.ranks.sum(axis=1).astype(float)
-    loads = fixed.loads[:, 0] @ (multipliers.weight * sizes[:, None]).sum(axis=0)
-    loads += pair.of_other_loads(fixed.loads[:, 0] * base.fewest_ranks, has_table)
+    of_rank = base.loads(pair.protocols, fixed)
+    loads = of_rank @ (multipliers.weight * sizes[:, None]).sum(axis=0)
+    loads += pair.of_other_loads(base.least_of_instances(of_rank), has_table)
     hbm = base.model.memories.index("hbm")
     capacity = float((multipliers.byte * base.empty_capacity).sum())
     taken = fixed.base_bytes * float((multipliers.byte[:, hbm] * sizes).sum())

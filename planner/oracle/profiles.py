@@ -131,7 +131,8 @@ class Profiles:
             problem = base.relaxed_problem(at_copies, options)
             usable = np.asarray(problem.allowed.any(axis=0)) if usable is None else usable
             for protocols in model.all_protocols:
-                at = base.relaxed_at(problem, at_copies.at_protocols(protocols), options)
+                there = at_copies.at_protocols(protocols)
+                at = base.relaxed_at(problem, there, options, at_copies.protocols)
                 for m, pair in enumerate(base.pairs):
                     if pair.protocols == protocols:
                         bounds[:, m, n] = cheapest_options(at, pair.multipliers, usable, pair.peaks(at))

@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeVar
 from planner.certificates.multipliers import Bound
 from planner.formulation.formulation import Formulation
 from planner.formulation.seconds_at_lines import without_sums
-from planner.planning.like_bounds import multipliers_at, proven_like
+from planner.planning.like_bounds import multipliers_at, proven_like, tried_like
 from planner.problem.integrality import integrality_floors
 from planner.solvers.bound.cutting_planes import FluidSolution
 from planner.solvers.bound.fluid import Fluid
@@ -109,11 +109,12 @@ class KnownBounds:
 
     def __init__(self, formulation: Formulation) -> None:
         self.at = AtProtocols(formulation)
-        self._all = formulation.model.all_protocols
+        self._model, self._all = formulation.model, formulation.model.all_protocols
         cases = {each: formulation.model.at_protocols(each).case for each in self._all}
         self._around = [each for each in self._all if cases[each] == "around"]
         self._apart = [each for each in self._all if cases[each] == "apart"]
         self._best: dict[Protocols, Bound] = {}
+        self._elsewhere: dict[Protocols, tuple[Bound, Bound | None, Bound]] = {}
 
     def keep(self, protocols: Protocols, bound: Bound) -> None:
         """Keep a bound if it is the highest at its protocols."""
@@ -127,11 +128,24 @@ class KnownBounds:
                 self.keep(other, multipliers_at(self.at.fluid(other), bound))
 
     def keep_found(self, protocols: Protocols, bound: Bound) -> None:
-        """Keep a search's bound at its protocols; beside sums around all ranks also what proves as much without any."""
+        """Keep a search's bound at its protocols; beside sums around all ranks also what proves as much without any,
+        and what does at other shares of what is prefetched."""
         self.keep(protocols, bound)
         for other in self._apart if protocols in self._around else ():
             if self.seconds(other) < bound.seconds:
                 self.keep(other, proven_like(self.at.fluid(other), bound))
+        for other in self._model.other_shares(protocols):
+            if self.seconds(other) < bound.seconds:
+                fluid = self.at.fluid(other)
+                self.keep(other, tried_like(fluid, proven_like(fluid, bound), bound))
+
+    def made_elsewhere(self, protocols: Protocols, bound: Bound, make: Callable[[], Bound]) -> Bound:
+        """Return what a bound at a placement's protocols proves at others; made anew where more is known there."""
+        known = self._best.get(protocols)
+        kept = self._elsewhere.get(protocols)
+        if kept is None or kept[0] is not bound or kept[1] is not known:
+            self._elsewhere[protocols] = kept = bound, known, make()
+        return kept[2]
 
     def lowest(self) -> Protocols:
         """Return the protocols at which the bound is least; where it is hardly more with sums around all ranks, those,

@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 
+from planner.certificates.exhaustive_search import proven_s, search_exhaustively
 from planner.certificates.multipliers import Bound, Cases
 from planner.problem.arrays import Problem
 from planner.problem.integrality import integrality_floors
@@ -11,6 +12,7 @@ from planner.solvers.bound.few_block_cases import divided_like, has_weights_besi
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.bound.infeasible import shortage
 from planner.solvers.bound.threshold import step_of_block
+from planner.solvers.exhaustion import TRIED_WORK
 from planner.solvers.lower_bound import TIGHTEN_BLOCKS
 
 
@@ -48,6 +50,19 @@ def strengthened_like(fluid: Fluid, best: Bound, bound: Bound) -> Bound:
     if bound.packing is None or best.seconds >= bound.seconds or len(fluid.problem.block_option) > TIGHTEN_BLOCKS:
         return best
     return strengthen(fluid, best, bound.seconds, like=bound.packing)
+
+
+def tried_like(fluid: Fluid, best: Bound, bound: Bound) -> Bound:
+    """The best bound of a problem; or that of another with the same tables of which every plan was tried, where that is
+    more, and trying every plan of this one takes no longer and finds none below it either."""
+    threshold_s = bound.exhaustive_search_s
+    if threshold_s is None or best.seconds >= bound.seconds:
+        return best
+    weights = bound.multipliers
+    tried = search_exhaustively(fluid.problem, threshold_s, weights.weight, weights.byte, TRIED_WORK)
+    if tried is None or tried.placement is not None:
+        return best
+    return replace(best, seconds=proven_s(threshold_s), exhaustive_search_s=threshold_s)
 
 
 def fluid_of(problem: Problem) -> Fluid:

@@ -10,6 +10,7 @@ What no placement takes less than is the least of the bounds at all protocols: t
 prove, or others where these prove too little. A search begins where that bound is least.
 """
 
+import functools
 from collections.abc import Callable, Collection
 from dataclasses import replace
 
@@ -21,7 +22,7 @@ from planner.formulation.formulation import Formulation
 from planner.planning.assembly import rank_rows
 from planner.planning.cache_division import bound_at
 from planner.planning.known_bounds import ROUNDING, AtProtocols, Elsewhere, KnownBounds, Protocols
-from planner.planning.like_bounds import multipliers_at, raised_like, strengthened_like
+from planner.planning.like_bounds import multipliers_at, proven_like, raised_like, strengthened_like
 from planner.problem.load_state import load_state
 from planner.problem.placement import Placement
 from planner.solvers.bound.threshold import tighten
@@ -220,26 +221,32 @@ def bounds_elsewhere(
     for protocols in formulation.model.all_protocols:
         if protocols == formulation.model.protocols:
             continue
-        fluid = at.fluid(protocols)
-        best = multipliers_at(fluid, bound)
-        if best.seconds < bound.seconds and known is not None:
-            best = known.better(protocols, best)
-        if best.cases is None and bound.cases is not None:
-            best = raised_like(fluid, best, bound)
-        if best.seconds < bound.seconds:
-            anew = tighten(fluid, at.optimum(protocols, fluid), bound.seconds)
-            best = max(best, anew, key=lambda each: each.seconds)
-        if bound.cases is None:
-            best = strengthened_like(fluid, best, bound)
-        proven.append(ProtocolBound(protocols, best))
+        make = functools.partial(_bound_elsewhere, at, protocols, bound, known)
+        there = make() if known is None else known.made_elsewhere(protocols, bound, make)
+        proven.append(ProtocolBound(protocols, there))
     return tuple(proven)
+
+
+def _bound_elsewhere(at: AtProtocols, protocols: Protocols, bound: Bound, known: KnownBounds | None) -> Bound:
+    """One of `bounds_elsewhere`."""
+    fluid = at.fluid(protocols)
+    best = multipliers_at(fluid, bound)
+    if best.seconds < bound.seconds and known is not None:
+        best = known.better(protocols, best)
+    if best.cases is None and bound.cases is not None:
+        best = raised_like(fluid, best, bound)
+    if best.seconds < bound.seconds:
+        anew = tighten(fluid, at.optimum(protocols, fluid), bound.seconds)
+        best = max(best, anew, key=lambda each: each.seconds)
+    return strengthened_like(fluid, best, bound) if bound.cases is None else best
 
 
 def with_least_raised(
     formulation: Formulation, outcome: Outcome, known: KnownBounds, done: Collection[Protocols] = ()
 ) -> Outcome:
     """The outcome with the least of its bounds at all protocols raised, until it is near the plan or nothing proves
-    more; by what takes little time alone at those that are `done`, where searches raised it before."""
+    more; by what takes little time alone at those that are `done`, where searches raised it before. What proves more at
+    one share of what is prefetched mostly does at others, too."""
     if outcome.bound is None or outcome.step_s is None:
         return outcome
     own = formulation.model.protocols
@@ -250,6 +257,10 @@ def with_least_raised(
         if raised is None:
             break
         bounds[least] = raised
+        for other in formulation.model.other_shares(least):
+            if bounds[other].seconds < raised.seconds:
+                like = proven_like(known.at.fluid(other), raised)
+                bounds[other] = max(bounds[other], like, key=lambda each: each.seconds)
     elsewhere = tuple(ProtocolBound(each.protocols, bounds[each.protocols]) for each in outcome.elsewhere)
     return replace(outcome, bound=bounds[own], elsewhere=elsewhere)
 

@@ -37,7 +37,7 @@ def resource_words(resource: Resource, topology: Topology) -> str:
     """What a resource is called; an uplink by the name of the network level that it leaves."""
     level = "" if resource.level is None else f" {topology.network.levels[resource.level].name}"
     way = "" if resource.way is None else f", {WAY_WORDS[resource.way]}"
-    more = ", with the next ids" * resource.with_ids + ", rows read in place" * resource.in_place
+    more = ", with the next ids" * resource.with_ids + ", for the next batch" * resource.ahead
     return f"{resource.row.label}{level}{way}{more}"
 
 

@@ -19,7 +19,7 @@ from cost_models.dense_sharding import sharded_bytes, sharding_of
 from cost_models.layer_loads import CHANNELS, Channel, DenseLoads, LayerLoads, with_turn
 from cost_models.resources import DEVICE
 from cost_models.shards import MEMORY_HBM, Floats
-from cost_models.stages import UPDATE
+from cost_models.stages import LOOKUP, UPDATE
 from cost_models.step_costs import StepCosts
 from cost_models.workload.dense_sharding import Held
 from cost_models.workload.models import Workload
@@ -222,6 +222,7 @@ class LayerRelaxation:
         bytes_of_tier = np.where(np.arange(len(at.problem.base_bytes)) == MEMORY_HBM, self._other_bytes, 0.0)
         own, loads = at.model.exchanged, self._other_loads
         loads = loads if own is None else own.base_loads(loads, at.model.case)
+        loads = loads * at.model.shares_at(protocols)
         return replace(at.problem, base_loads=loads, base_bytes=bytes_of_tier, stage_constants=constants)
 
     @cached_property
@@ -267,30 +268,25 @@ class LayerRelaxation:
         counted = ~shared | (np.arange(len(weight)) < problem.kinds)[:, None]
         dense = [c for c, column in enumerate(model.columns) if model.stages[column.stage] == "dense"]
         (device,) = (c for c in dense if model.columns[c].resource == DEVICE)
-        fetched = model.schedule.fetched_over
-        hidden = [c for c in dense if model.columns[c].resource.with_ids or model.columns[c].resource in fetched]
         weight = weight.copy()
-        self._without_ids(weight, instances, counted)
-        weight[:, [c for c in dense if c in hidden or self._is_uneven(c)]] = 0.0
+        self._without_what_comes_ahead(weight, instances, counted)
+        weight[:, [c for c in dense if self._is_uneven(c)]] = 0.0
         weight[:, dense] *= 1.0 - share - late
         left = 1.0 - late - float((weight * instances * counted)[:, dense].sum())
         here = slice(0, problem.kinds)
         weight[here, device] += max(left, 0.0) / float(instances[here, device].sum())
         return weight
 
-    def _without_ids(self, weight: Floats, instances: Floats, counted: Bools) -> None:
-        """Move the weight of the update's stage on what ids load, which others hide, to devices."""
+    def _without_what_comes_ahead(self, weight: Floats, instances: Floats, counted: Bools) -> None:
+        """Move the weight on what ids and prefetched misses load, which others hide, to devices of the same stages."""
         model, here = self._model, slice(0, self._formulation.problem.kinds)
-        ids = [
-            c
-            for c, column in enumerate(model.columns)
-            if model.stages[column.stage] == UPDATE and column.resource.with_ids
-        ]
-        if ids:
-            device = model.columns.index(Column(model.stages.index(UPDATE), DEVICE))
-            moved = float((weight * instances * counted)[:, ids].sum())
-            weight[:, ids] = 0.0
-            weight[here, device] += moved / float(instances[here, device].sum())
+        for stage in (LOOKUP, UPDATE):
+            ahead = [c for c in model.schedule.columns_ahead if model.stages[model.columns[c].stage] == stage]
+            if ahead:
+                device = model.columns.index(Column(model.stages.index(stage), DEVICE))
+                moved = float((weight * instances * counted)[:, ahead].sum())
+                weight[:, ahead] = 0.0
+                weight[here, device] += moved / float(instances[here, device].sum())
 
     def _is_uneven(self, column: int) -> bool:
         """Whether instances of a column's resource serve different numbers of ranks."""

@@ -52,8 +52,9 @@ def test_ids_leave_after_the_forward_pass(cluster: str, pooling_factor: float) -
 @pytest.mark.parametrize("samples", [2_048, 16_384])
 @pytest.mark.parametrize("pipeline", ["sparse-dist", "prefetch"])
 def test_launches_and_first_bytes_hide_ids(pipeline: str, samples: int, parameters: int) -> None:
-    """Of tables that are alike, without any overhead, to the last digit: the update hides ids and sums with its launch;
-    prefetched ids also travel beside the launch of the lookup, and while vectors are waited for."""
+    """Of tables that are alike, without any overhead, to the last digit: the update hides ids and sums with its launch.
+    Prefetched ids also travel beside the launch of the lookup, and while vectors are waited for: within 1 %, as some
+    fixed share of them shows beside the lookup."""
     stated = workload(
         [{"rows": 100_000, "dim": 64, "pooling_factor": 8}] * 8,
         pipeline=pipeline,
@@ -64,7 +65,9 @@ def test_launches_and_first_bytes_hide_ids(pipeline: str, samples: int, paramete
     model = StepModel(topology(node_group("a", nodes=2, ranks=2, nic_bytes_per_s=3e9)), stated)
     placed = dealt_out(model)
     simulated_s = simulate(model.topology, model.workload, placed, steps=1).step_s
-    assert model.evaluate(placed).step_s == pytest.approx(simulated_s, rel=1e-9)
+    found_s = model.evaluate(placed).step_s
+    assert found_s == pytest.approx(simulated_s, rel=1e-9 if pipeline == "sparse-dist" else 0.01)
+    assert found_s >= simulated_s * (1 - 1e-9)
 
 
 def test_nothing_begins_before_the_step_or_has_a_load_below_zero() -> None:

@@ -125,7 +125,7 @@ def test_shards_are_summed_a_few_at_a_time(seed: int, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_critical_rank_binds_its_stage(seed: int) -> None:
-    """No rank is busy for longer; a stage without load has none, and the step sums the stages."""
+    """No rank is busy for longer, but for rounding; a stage without load has none, and the step sums the stages."""
     instance, _, shards = placed(seed)
     evaluation = instance.model.evaluate(shards)
     busy = evaluation.rank_stage_seconds
@@ -135,7 +135,7 @@ def test_the_critical_rank_binds_its_stage(seed: int) -> None:
         if rank is None:
             assert (busy[:, stage] == instance.model.constants[stage]).all()
         else:
-            assert busy[rank, stage] == busy[:, stage].max()
+            assert busy[rank, stage] == pytest.approx(busy[:, stage].max(), rel=1e-12)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -5,6 +5,7 @@ import pytest
 
 from cost_models import summed_loads
 from cost_models.evaluation import critical_rank
+from cost_models.prefetch_lines import LINES
 from cost_models.shards import (
     DDR_CACHED,
     HBM,
@@ -45,15 +46,15 @@ def test_stages_of_a_step(software: str, pipeline: str, mode: str, stages: tuple
 
 
 @pytest.mark.parametrize(
-    ("pipeline", "stage", "resource"),
+    ("pipeline", "stages", "resource"),
     [
-        ("none", "cache_fetch", "fetches"),
-        ("sparse-dist", "cache_fetch", "fetches"),
-        ("prefetch", "dense", "fetches"),
+        ("none", {"cache_fetch"}, "fetches"),
+        ("sparse-dist", {"cache_fetch"}, "fetches"),
+        ("prefetch", {"lookup_forward", "lookup_backward"}, "fetches_ahead"),
     ],
 )
-def test_where_cache_misses_are_fetched(pipeline: str, stage: str, resource: str) -> None:
-    """Before the lookup; with prefetch beside the dense part."""
+def test_where_cache_misses_are_fetched(pipeline: str, stages: set[str], resource: str) -> None:
+    """Before the lookup; with prefetch beside lookup and update, a share of them in each."""
     model = StepModel(topology(node_group("a")), workload([{"rows": 1_000_000, "dim": 64}], pipeline=pipeline))
     one = np.zeros(1, dtype=np.int64)
     small, large = (model.block_costs(Blocks(one, one + 1, one + 1, one + 64, np.array([f])), 0) for f in (0.1, 0.5))
@@ -63,8 +64,8 @@ def test_where_cache_misses_are_fetched(pipeline: str, stage: str, resource: str
         for column, gain in zip(model.columns, saved, strict=True)
         if gain > 0
     }
-    assert (stage, resource) in gains
-    assert {of for of, _ in gains} == {stage}
+    assert {of for of, each in gains if each == resource} == stages
+    assert {of for of, _ in gains} == stages
 
 
 def test_columns_exist_only_for_what_can_bind() -> None:
@@ -125,7 +126,7 @@ def test_one_rank_waits_for_nobody() -> None:
 
 def test_ids_travel_beside_the_update_too() -> None:
     """Under a pipeline ids show beside the update, less what the dense part and the overhead hide; prefetched, beside
-    the dense part, less what update, lookup, the wait for vectors and the overhead hide; without, they show whole."""
+    lookup and update, a share of them in each, less what the wait for vectors hides, too; without, they show whole."""
     tables = [{"rows": 10_000_000, "dim": 4, "pooling_factor": 100}]
     cluster = topology(node_group("a", nodes=4, ranks=2, nic_bytes_per_s=1e9))
     plain, hiding, further = (
@@ -146,23 +147,21 @@ def test_ids_travel_beside_the_update_too() -> None:
     ids, _ = loads(plain, "input_dist", "nic_in")
     update, _ = loads(plain, "lookup_backward", "device")
     lookup, _ = loads(plain, "lookup_forward", "device")
-    world = cluster.world_size
     shown, begun = loads(hiding, "lookup_backward", "nic_in_with_ids")
     assert shown == pytest.approx(ids)
-    overhead = float(hiding.constants[hiding.stages.index("overhead")])
-    dense_s = float(hiding.evaluate_nothing().stage_seconds[hiding.stages.index("dense")])
     (kind,) = hiding.kinds
     assert loads(hiding, "lookup_backward", "device") == pytest.approx((update, kind.update_launch_s))
-    shown, gradients = loads(further, "dense", "nic_in_with_ids")
-    assert begun == pytest.approx(gradients - dense_s - overhead)
-    assert shown == pytest.approx(ids)
-    more = -float(further.constants[further.stages.index("dense")])
-    waits = further.schedule.lines["output_dist"][0].latency_s
-    launches = kind.update_launch_s + kind.lookup_launch_s
-    assert more == pytest.approx((update + lookup) / world + launches + waits + overhead)
-    for resource in ("device", "nic_in"):
-        own, base = loads(further, "dense", resource)
-        assert (own, base) == (0, pytest.approx(more + (gradients if resource == "nic_in" else 0)))
+    overhead = float(hiding.constants[hiding.stages.index("overhead")])
+    waits = further.schedule.lines["output_dist"][0].latency_s + overhead
+    for protocols in further.all_protocols:
+        at = further.at_protocols(protocols)
+        (share,) = (line.of_lookup for n, line in enumerate(LINES) if n == protocols[-1])
+        for stage, part in (("lookup_forward", share), ("lookup_backward", 1 - share)):
+            own, base = loads(at, stage, "nic_in_with_ids")
+            whole = begun + overhead if stage == "lookup_backward" else 0.0
+            assert (own, base) == (pytest.approx(ids * part), pytest.approx(whole - waits * part))
+        assert loads(at, "lookup_forward", "device") == pytest.approx((lookup, kind.lookup_launch_s))
+        assert loads(at, "lookup_backward", "device") == pytest.approx((update, kind.update_launch_s))
 
 
 @pytest.mark.parametrize("mode", ["training", "inference"])
@@ -178,22 +177,27 @@ def test_ids_that_arrive_at_their_rows_are_not_waited_for(mode: str) -> None:
 
 
 def test_prefetched_misses_hide_where_ids_do() -> None:
-    """What lookups, update and overhead hide is taken off the stage, and put on nothing that misses load."""
+    """Misses begin as long before lookup and update as the dense part and the overhead take; few of them show in
+    neither."""
     tables = [{"rows": 1_000_000, "dim": 64, "optimizer": "sgd"}]
     model = StepModel(topology(node_group("a", ssd_bytes=1e12)), workload(tables, pipeline="prefetch"))
-    stage = model.stages.index("dense")
-    hidden = -float(model.constants[stage])
-    base = {str(c.resource): model.base_loads[0, i] for i, c in enumerate(model.columns) if c.stage == stage}
-    assert hidden > 0
-    assert [base[name] for name in ("pcie", "ddr", "ssd", "fetches")] == [0] * 4
-    assert base["device"] >= hidden
+    dense, overhead = (
+        float(model.evaluate_nothing().stage_seconds[model.stages.index(name)]) for name in ("dense", "overhead")
+    )
+    ahead = [i for i, column in enumerate(model.columns) if column.resource.ahead]
+    assert len(ahead) == 2 * len({model.columns[c].resource for c in ahead})
+    for c in ahead:
+        both = [i for i in ahead if model.columns[i].resource == model.columns[c].resource]
+        ranks = np.bincount(model.resource_of_rank(model.columns[c].resource)).max()
+        assert float(model.base_loads[0, both].sum()) * ranks <= -(dense + overhead) * 0.99
     none = np.zeros(0, dtype=np.int64)
     nothing = PlacedShards(Blocks(none, none, none, none, np.zeros(0)), none, none, np.zeros(0, dtype=bool))
     one = np.zeros(1, dtype=np.int64)
     blocks = Blocks(one, one + 1, one + 1, one + 64, np.array([0.99]))
     few = PlacedShards(blocks, one, model.tables.rows[:1], np.ones(1, dtype=bool))
-    seconds = [float(model.evaluate(placed).stage_seconds[stage]) for placed in (nothing, few)]
-    assert seconds[0] == pytest.approx(seconds[1])
+    for placed in (nothing, few):
+        binding = model.evaluate(placed).binding
+        assert not any(resource is not None and resource.ahead for resource in binding)
 
 
 def test_prefetched_misses_hide_behind_the_work_on_caches() -> None:
@@ -206,9 +210,7 @@ def test_prefetched_misses_hide_behind_the_work_on_caches() -> None:
     blocks = Blocks(one * 0, one * TABLE_WISE, one * cached, one * 256, np.array([0.5]))
     placed = PlacedShards(blocks, one * 0, one * 10_000_000, one > 0)
     evaluation = model.evaluate(placed)
-    stage = model.stages.index("dense")
-    worked_s = evaluation.step_s - float(evaluation.stage_seconds[stage])
-    assert worked_s > evaluation.step_s / 4
+    assert any(resource is not None and resource.ahead for resource in evaluation.binding)
     played_s = simulate(cluster, model.workload, placed).step_s
     copied_s = 262_144 * (10 * 8 + 4 + 4) / model.kinds[0].pcie_bytes_per_s  # a batch, over the same switch
     assert 0 <= played_s - evaluation.step_s <= copied_s
@@ -217,8 +219,8 @@ def test_prefetched_misses_hide_behind_the_work_on_caches() -> None:
 @pytest.mark.parametrize("scale_up", [True, False])
 @pytest.mark.parametrize("over_pcie", [True, False])
 def test_prefetched_misses_share_a_link_with_what_ranks_exchange(scale_up: bool, over_pcie: bool) -> None:
-    """A rank's own link carries its missed rows less its cache work, the all-reduce and the next ids, summed by hand,
-    if its card, or the way to the other ranks of its node, is behind it; else they do not meet."""
+    """A rank's own link carries its missed rows, the all-reduce and the next ids, summed by hand, if its card, or the
+    way to the other ranks of its node, is behind it; else they do not meet."""
     shape = {"nodes": 2, "ranks": 1} if scale_up else {"nodes": 1, "ranks": 2}
     cluster = topology(node_group("a", has_scale_up=scale_up, cards_over_pcie=over_pcie, **shape))  # type: ignore[arg-type]
     parameters, batch, rows, ids, dim = 160_000_000, 262_144, 10_000_000, 10, 256
@@ -228,26 +230,25 @@ def test_prefetched_misses_share_a_link_with_what_ranks_exchange(scale_up: bool,
     one, cached = np.ones(1, dtype=np.int64), PLACEMENT_TIERS.index("ddr_cached")
     blocks = Blocks(one * 0, one * TABLE_WISE, one * cached, one * dim, np.array([0.5]))
     placed = PlacedShards(blocks, one * 0, one * rows, one > 0)
-    where = {str(column.resource): c for c, column in enumerate(model.columns) if model.stages[column.stage] == "dense"}
+    where = [c for c, column in enumerate(model.columns) if str(column.resource) == "host_link_in_ahead"]
     if not (over_pcie or not scale_up):
-        assert "host_link_in" not in where
+        assert not where
         return
     distinct = rows * -np.expm1(-batch * ids / rows)
     pcie = model.kinds[0].pcie_bytes_per_s
-    software = model.coefficients.software
-    cache_work_s = distinct * (software.cache_search_s.value + software.cache_update_s.value)
-    missed_s = distinct * 0.5 * dim * 4 / pcie - cache_work_s
+    missed_s = distinct * 0.5 * dim * 4 / pcie
     of_gradients, of_ids = parameters * 4, batch / 2 * (ids * 8 + 4)
     costs = model.block_costs(blocks, 0)
     assert model.device_begins is not None
-    load = (costs.fixed + costs.by_rows + costs.everywhere)[0] + model.base_loads[0] - model.device_begins[0]
-    assert load[where["host_link_in"]] == pytest.approx(missed_s + (of_gradients + of_ids) / pcie, rel=0.02)
+    load = (costs.fixed + costs.by_rows + costs.everywhere)[0, where].sum() + model.base_loads[0, where].sum()
     evaluation = model.evaluate(placed)
-    stage = model.stages.index("dense")
-    assert str(evaluation.binding[stage]) == "host_link_in"
-    hidden_s = -float(model.constants[stage])
-    begun_s = model.device_begins[0, where["host_link_in"]]
-    assert evaluation.stage_seconds[stage] == pytest.approx(load[where["host_link_in"]] + begun_s - hidden_s)
+    window_s, shown_s = (
+        float(evaluation.stage_seconds[[model.stages.index(name) for name in names]].sum())
+        for names in (("dense", "overhead"), ("lookup_forward", "lookup_backward"))
+    )
+    assert load + window_s == pytest.approx(missed_s + (of_gradients + of_ids) / pcie, rel=0.02)
+    assert {str(each) for each in evaluation.binding} >= {"host_link_in_ahead"}
+    assert shown_s == pytest.approx(load)
 
 
 def test_phases_of_an_exchange_add_up_on_the_card() -> None:
@@ -275,7 +276,7 @@ def test_stages_that_others_hide_are_named() -> None:
     for pipeline, expected in (
         ("none", {"all_reduce": "dense"}),
         ("sparse-dist", {"all_reduce": "dense", "input_dist": "lookup_backward"}),
-        ("prefetch", dict.fromkeys(("all_reduce", "input_dist", "cache_fetch"), "dense")),
+        ("prefetch", {"all_reduce": "dense", **dict.fromkeys(("input_dist", "cache_fetch"), "lookup_backward")}),
     ):
         model = StepModel(cluster, workload(tables, pipeline=pipeline, software="torchrec"))
         assert model.hidden == expected

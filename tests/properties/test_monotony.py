@@ -191,10 +191,9 @@ def test_wider_formats(case: Case) -> None:
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
-@given(case=cases(("none", "sparse-dist")))
+@given(case=cases())
 def test_more_tables(case: Case) -> None:
-    """With any of its tables as well it is not shorter. Prefetched ids and misses hide behind two stages, of which the
-    windows are those of evenly spread tables: there it may be, by some tenths of a percent."""
+    """With any of its tables as well it is not shorter."""
     for table in range(len(case.tables)) if len(case.tables) > 1 else ():
         placed = case.placed
         kept = np.flatnonzero(placed.blocks.table != table)
@@ -267,11 +266,14 @@ def test_sums_over_a_card_that_ranks_share(factor: float) -> None:
     expect_no_shorter(replace(case, cluster=cluster.model_copy(update={"nodes": nodes})), case)
 
 
-@pytest.mark.parametrize(("pipeline", "parameters"), [("none", 3_000_000), ("sparse-dist", 1_000)])
+@pytest.mark.parametrize(
+    ("pipeline", "parameters"),
+    [("none", 3_000_000), ("sparse-dist", 1_000), ("prefetch", 1_000), ("prefetch", 3_000_000)],
+)
 def test_a_table_that_lengthens_no_update_but_the_mean(pipeline: str, parameters: int) -> None:
     """Of sums, or of the next ids, that outlast the dense part, no update hides more with a table more on a rank that
     has less of it than another: neither estimated nor played. While windows were those of evenly spread tables, such
-    steps were estimated up to 0.6 % shorter with it."""
+    steps were estimated up to 0.8 % shorter with it."""
     cluster = topology(node_group("a", nodes=4, ranks=1, nic_bytes_per_s=1e9))
     of_ranks = ((128, 60.0), (4, 200.0), (128, 50.0))
     tables = tuple({"rows": 1_000_000, "dim": dim, "pooling_factor": ids} for dim, ids in of_ranks)

@@ -62,7 +62,7 @@ def test_a_shorter_simulated_step_is_a_warning_that_names_its_stage() -> None:
     assert drift(found) < -DRIFTED
     words = drift_words(found)
     assert words is not None
-    assert f"{-drift(found):.0%} shorter than the estimate, most in dense: " in words
+    assert f"{-drift(found):.0%} shorter than the estimate, most in lookup_backward: " in words
     assert "may be shorter than the bound" in words
     assert f"Warning: {words}." in shown(found)
 

@@ -46,7 +46,8 @@ def test_fixed_parts_are_those_of_the_model(case):
         assert isinstance(model, StepCosts)
         lines = zip(model.protocol_stages, model.protocols, strict=True)
         latencies = sum(model.lines_of(stage)[line].latency_s for stage, line in lines)
-        np.testing.assert_allclose(fixed.loads[number], model.base_loads, rtol=1e-12, atol=1e-18)
+        loads = fixed.loads[number] * model.shares_at(model.protocols) + fixed.unshared[number]
+        np.testing.assert_allclose(loads, model.base_loads, rtol=1e-12, atol=1e-18)
         own = fixed.constants[number]
         np.testing.assert_allclose(own.sum() + latencies, model.constants.sum(), rtol=1e-12, atol=1e-18)
         np.testing.assert_allclose(fixed.base_bytes[number], model.base_bytes[0], rtol=1e-12)
