@@ -150,7 +150,8 @@ class Pipeline:
             outcome = whole
         formulation, outcome = polished(formulation, outcome)
         usual = USUAL_OF_STASH if formulation.model.stashes else USUAL
-        return self.told_apart(Searched(formulation, outcome), Ends(self.policy.goals or usual, longest_s))
+        ends = Ends(self.policy.goals or usual, longest_s, gap=self.limits.gap)
+        return self.told_apart(Searched(formulation, outcome), ends)
 
     def told_apart(self, searched: Searched, ends: Ends) -> Searched:
         """The plan that is nearly as fast and best otherwise."""

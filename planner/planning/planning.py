@@ -77,7 +77,7 @@ def plan(
     whether to end with the best plan so far; `progress` hears of every step.
 
     Of the best step found at most 0.1 %, or what the policy's `goals` say, is given up for ranks that are less full,
-    and tables in fewer blocks.
+    and tables in fewer blocks; without such words never so much that a plan leaves the `gap` that was asked for.
 
     `previous` is a plan that this one follows, or its file: what can stay stays. At most `max_move_bytes` of weights
     and optimizer state move between ranks; or a move must pay for itself within `pay_back_steps` steps (10,000 where

@@ -28,9 +28,6 @@ from planner.solvers.start_portfolio import StartPortfolio
 GOOD_FIT = 0.02
 """Gap of over-full starts below which no others are tried."""
 
-FAR_FROM_ALIKE = 0.02
-"""Gap of plans whose nodes all hold the same above which nodes of two sorts are tried."""
-
 SHORT_STARTS = 0.02
 """Gap of starts above which a pass goes on from them also where none was asked for, if tables go in and out one by one:
 it takes about as long as raising the bound to such plans."""
@@ -190,7 +187,7 @@ class Deepening:
         starts = [] if start is None else [start]
         if start is not None:
             incumbent.offer(*start, "uniform nodes")
-        if not incumbent.is_within(FAR_FROM_ALIKE) and not incumbent.is_done():
+        if not incumbent.is_within(LOOSE) and not incumbent.is_done():
             starts += self._unlike(nodes, value)
         return starts
 

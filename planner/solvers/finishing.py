@@ -57,16 +57,19 @@ class Ends:
     """The most that may move."""
     best_step_s: float | None = None
     """The best step found, where that is not the outcome's."""
+    gap: float = 0.0
+    """A plan that is so near to the bound stays so, unless a tolerance is stated."""
 
     def limit_s(self, outcome: Outcome, best_s: float) -> float:
-        """The longest step. Of a plan that was proven optimal, only as much is given up as the word allows, unless a
-        tolerance is stated."""
+        """The longest step. Of a plan that was proven optimal, or came as near to the bound as was asked, only as much
+        is given up as leaves it that, unless a tolerance is stated."""
         assert outcome.bound is not None
-        step = self.goals[0]
-        if outcome.status == "optimal" and step.tolerance is None:
-            limit_s = max(best_s, outcome.bound.seconds * (1 + OPTIMAL_GAP))
-        else:
-            limit_s = best_s * (1 + step.share)
+        step, limit_s = self.goals[0], best_s * (1 + self.goals[0].share)
+        if step.tolerance is None:
+            bound_s = min([outcome.bound.seconds, *(each.bound.seconds for each in outcome.elsewhere)])
+            near_s = bound_s * (1 + (OPTIMAL_GAP if outcome.status == "optimal" else self.gap))
+            if best_s <= near_s or outcome.status == "optimal":
+                limit_s = min(limit_s, near_s)
         return max(best_s, min(limit_s, self.longest_s))
 
 

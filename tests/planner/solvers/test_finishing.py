@@ -10,7 +10,7 @@ from planner.formulation.allowed_choices import planning_model
 from planner.formulation.options import build_problem, enumerate_options
 from planner.formulation.policy import Policy
 from planner.problem.arrays import Problem
-from planner.problem.goals import CROWDED, GIVE
+from planner.problem.goals import CROWDED, GIVE, USUAL
 from planner.problem.load_state import load_state
 from planner.problem.placement import Placement
 from planner.solvers.finishing import Ends, finished
@@ -147,6 +147,25 @@ def test_a_longest_step_is_kept() -> None:
     assert free.outcome.step_s > before.step_s
     assert limited.outcome.step_s is not None
     assert limited.outcome.step_s <= before.step_s
+
+
+def test_a_gap_that_was_asked_for_is_kept() -> None:
+    """Half of what would be given up leaves the gap that was asked for: no more is, unless a tolerance is stated."""
+    model = planning_model("physical", *unlike_tables(1), Policy())
+    problem = build_problem(model, enumerate_options(model, Policy()))
+    before = solve(problem, SearchLimits())
+    free = finished(problem, before)
+    assert before.step_s is not None
+    assert before.bound is not None
+    assert free.outcome.step_s is not None
+    gap = (before.step_s + free.outcome.step_s) / 2 / before.bound.seconds - 1
+    kept = finished(problem, before, ends=Ends(gap=gap)).outcome
+    assert kept.step_s is not None
+    assert before.step_s <= kept.step_s <= before.bound.seconds * (1 + gap) < free.outcome.step_s
+    missed = finished(problem, before, ends=Ends(gap=before.step_s / before.bound.seconds - 1 - 1e-6)).outcome
+    assert missed.step_s == free.outcome.step_s
+    stated = [replace(USUAL[0], tolerance=GIVE), *USUAL[1:]]
+    assert finished(problem, before, ends=Ends(stated, gap=gap)).outcome.step_s == free.outcome.step_s
 
 
 def test_it_repeats() -> None:
