@@ -7,7 +7,7 @@ import numpy as np
 
 from benchmarks.one_gpu.models import device_seconds, one_h100
 from cost_models.shards import COLUMN_WISE, HBM, TABLE_WISE, Blocks, PlacedShards
-from cost_models.stages import LOOKUPS
+from cost_models.stages import LOOKUP, UPDATE
 from cost_models.step import StepModel
 from cost_models.workload.models import Workload
 
@@ -25,7 +25,7 @@ def kernels(case: Case) -> dict[str, float]:
     stages = model.evaluate(_placed(blocks, case["rows"])).stage_seconds
     forward_s, backward_s = (
         float(stages[model.stages.index(stage)]) - launch_s
-        for stage, launch_s in zip(LOOKUPS, (kind.lookup_launch_s, kind.update_launch_s), strict=True)
+        for stage, launch_s in zip((LOOKUP, UPDATE), (kind.lookup_launch_s, kind.update_launch_s), strict=True)
     )
     return {
         "forward_s": forward_s,
