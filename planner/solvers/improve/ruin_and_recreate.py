@@ -42,11 +42,14 @@ LONGER_PASSES = 3
 """How often a pass may take twice the steps of the one before; four times as many, where tables are few."""
 TEMPERATURES = (1e-3, 1e-4, 1e-2)
 """Temperatures of passes, in turn."""
-HOT, FEW_TABLES = 3e-2, 3
-"""Temperature of all passes but the first, where ranks hold so many tables at most, mostly one large shard each: from
-one set of these to another one the way leads through several worse plans."""
+HOT, FEW_TABLES = (3e-2, 1e-2, 3e-3), 3
+"""Temperatures of the runs of all passes but the first, in turn, where ranks hold so many tables at most, mostly one
+large shard each: from one set of these to another one the way leads through several worse plans, of many tables
+through more of them that are less bad."""
 HOT_DOUBLINGS, MOST_HOT_DOUBLINGS = 3, 5
 """How often the steps of a hot pass are doubled, beside its number, and how often at most."""
+HOT_STEPS_PER_TABLE = 20
+"""Of one run at most: each begins anew from the best plan, which finds more than one long run does."""
 
 
 def may_ruin(problem: Problem) -> bool:
@@ -59,9 +62,9 @@ def is_hot(problem: Problem, number: int) -> bool:
     return number > 0 and problem.tables <= FEW_TABLES * problem.world
 
 
-def temperature_of(problem: Problem, number: int) -> float:
-    """Return the temperature of a pass, from 0."""
-    return HOT if is_hot(problem, number) else TEMPERATURES[number % len(TEMPERATURES)]
+def hot_runs(problem: Problem, number: int) -> int:
+    """Return into how many runs a hot pass is divided."""
+    return -(-ruin_steps(problem, number) // (HOT_STEPS_PER_TABLE * problem.tables))
 
 
 def ruin_steps(problem: Problem, number: int) -> int:
@@ -106,6 +109,8 @@ class Ruin:
         self._is_scarce = bool(multipliers.byte.any())
         self._excess: list[float] = [0.0] * problem.tables
         self._tables_on: list[set[int]] = [set() for _ in range(problem.world)]
+        self._members: dict[tuple[int, int], list[int]] = {}
+        """Ranks of the sites (extent, place) that were asked for."""
         self.best_s = np.inf
         self._best: Placement | None = None
         self._cheapest: tuple[float, float, list[PlacedBlocks]] | None = None
@@ -233,7 +238,10 @@ class Ruin:
         ranks: list[int] = []
         for block, place in placed_blocks:
             if not problem.is_world_wide[block]:
-                ranks += problem.sites_of(block).members(place).tolist()
+                site = int(problem.block_extent[block]), place
+                if site not in self._members:
+                    self._members[site] = problem.sites_of(block).members(place).tolist()
+                ranks += self._members[site]
         return ranks
 
     def _note(self) -> bool:
