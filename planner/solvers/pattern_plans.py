@@ -9,9 +9,9 @@ from planner.solvers.incumbent import Incumbent
 from planner.solvers.limits import SearchLimits, TimeShare
 from planner.solvers.lower_bound import LOOSE
 
-TRIED, TIME_SHARE = 4, 0.2
+TRIED, TIME_SHARE = 4, 0.3
 """Steps in view for each pass of the local search, about a second each; or, where passes have no end, the share of all
-time that they may take, from the second pass on: the first hot one takes less and mostly gains more."""
+time that they may take."""
 LEAST_SHARE, MOST_SHARE = 0.25, 0.75
 """Steps in view, as shares of the way from the bound to the best plan: below, options are missed that are worth their
 while; above, little is won."""
@@ -33,8 +33,6 @@ class PatternPlans:
         if self._limits.effort is not None:
             while self._number < TRIED * passes and self._is_tried(patterns):
                 pass
-            return
-        if passes < 2:
             return
         with self._time.limited(self._incumbent.clock) as clock:
             while not clock.is_over() and self._is_tried(patterns):

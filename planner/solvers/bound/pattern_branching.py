@@ -27,7 +27,7 @@ CELLS = 4_000
 RISE, WORTHWHILE = 4e-3, 5e-4
 """Relative distance of a threshold from what is proven of a case; halved where none is refuted and the case is decided;
 and the least."""
-DIVIDED_IN_VAIN = 8
+DIVIDED_IN_VAIN = 16
 """Divisions without a higher bound after which all thresholds come half as near to what is proven."""
 UNDECIDED = 0.02
 """Share of a table above which an option counts, and the rest of it, for the table to be undecided."""
