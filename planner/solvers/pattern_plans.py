@@ -9,7 +9,7 @@ from planner.solvers.incumbent import Incumbent
 from planner.solvers.limits import SearchLimits, TimeShare
 from planner.solvers.lower_bound import LOOSE
 
-TRIED, TIME_SHARE = 4, 0.3
+TRIED, TIME_SHARE = 4, 0.35
 """Steps in view for each pass of the local search, about a second each; or, where passes have no end, the share of all
 time that they may take."""
 LEAST_SHARE, MOST_SHARE = 0.25, 0.75

@@ -18,9 +18,8 @@ from planner.solvers.bound.pattern_master import Content
 from planner.solvers.bound.pattern_prices import PriceSearch, Work
 from planner.solvers.limits import Clock
 
-MOSTLY, NEARLY_WHOLE = 0.7, 0.97
-"""Share of a table of which one option has so much, and of a node or of a rank, that are taken for the whole, with all
-others like it at once."""
+NEARLY_WHOLE = 0.97
+"""Share of a table, of a node or of a rank that is taken for the whole, with all others like it at once."""
 OF_OPTIONS, OF_COUNTS = 10, 1
 """Pricings at most each time that options, or counts, were held."""
 WHOLE = 1e-6
@@ -65,8 +64,8 @@ class PatternRounding:
         return self._placed(self._search)
 
     def _decided(self, search: PriceSearch) -> Bools | None:
-        """The leading blocks [B] that remain once tables of which one option has most, or the one of which it has
-        most of all, have that option; None where all have."""
+        """The leading blocks [B] that remain once tables that are nearly whole, or the one that is nearest to it, have
+        one option; None where all have."""
         problem, leading = self._rules.problem, search.case.leading
         first = problem.block_start[:-1]
         share = np.add.reduceat(search.master.lead_shares(), first)
@@ -77,7 +76,7 @@ class PatternRounding:
         if not len(open_tables):
             return None
         most = share[best[open_tables]]
-        fixed = open_tables[(most > MOSTLY) | (most == most.max())]
+        fixed = open_tables[(most > NEARLY_WHOLE) | (most == most.max())]
         is_fixed = np.isin(problem.table_of_block, fixed)
         return leading & (~is_fixed | np.isin(problem.block_option, best[fixed]))
 

@@ -27,14 +27,13 @@ from planner.solvers.improve.reach import Reach
 from planner.solvers.improve.repacking import Repacking
 from planner.solvers.improve.ruin_and_recreate import (
     COOLING,
-    HOT,
     HOT_COOLING,
     TEMPERATURES,
     Ruin,
-    hot_runs,
     is_hot,
     may_ruin,
     ruin_steps,
+    temperature_of,
 )
 from planner.solvers.improve.target import target_seconds
 from planner.solvers.improve.wide import WideBlocks
@@ -79,8 +78,6 @@ class Passes:
         """Step of a plan whose recuts were tried."""
         self._packed_s = np.inf
         """Step of a plan that was packed anew in vain, or came of that."""
-        self._hot_runs = 0
-        """Of hot passes so far."""
 
     def run(self, queue: list[Start], number: int) -> None:
         """Run the pass of that number: from the first of the starts in the queue, or else from the best plan; then cut
@@ -227,35 +224,20 @@ class Passes:
         return self._local.is_large and best is not None and only_sites_move(self._fluid.problem, best[0])
 
     def _pass(self, start: Start, number: int, squarings: tuple[int, ...]) -> None:
-        """Move blocks; then, if the problem is not too large, ruin and recreate, and move blocks once more; several
-        times from the best plan, where the pass is hot."""
-        problem = self._fluid.problem
+        """Move blocks; then, if the problem is not too large, ruin and recreate, and move blocks once more."""
         found = self._local.improve(start[0], self._seed + number, squarings)
-        steps = ruin_steps(problem, number)
-        if not is_hot(problem, number):
-            self._ruin_from(found, number, steps)
-            return
-        runs = hot_runs(problem, number)
-        for _ in range(runs):
-            assert self._incumbent.best is not None
-            temperature = HOT[self._hot_runs % len(HOT)]
-            self._hot_runs += 1
-            self._ruin_at(self._incumbent.best, self._hot_runs, steps // runs, temperature, HOT_COOLING)
+        self._ruin_from(found, number, ruin_steps(self._fluid.problem, number))
 
     def _ruin_from(self, start: Start, number: int, steps: int) -> None:
-        """Ruin and recreate so many times at the temperature of a pass that is not hot, and search locally from
-        there."""
-        self._ruin_at(start, number, steps, TEMPERATURES[number % len(TEMPERATURES)], COOLING)
-
-    def _ruin_at(self, start: Start, number: int, steps: int, temperature: float, cooling: float) -> None:
-        """Ruin and recreate so many times, if the problem is not too large, and search locally from there; the random
-        choices are those of a number."""
-        if not self._may_ruin or self._incumbent.is_done():
+        """Ruin and recreate so many times, if the problem is not too large, and search locally from there."""
+        incumbent, problem = self._incumbent, self._fluid.problem
+        if not self._may_ruin or incumbent.is_done():
             return
         placement, step_s = start
         ruin = self._ruin(step_s, self._seed + number)
         ruin.start_from(placement)
-        ruin.run(steps, temperature, self._incumbent.clock.is_over, cooling)
+        cooling = HOT_COOLING if is_hot(problem, number) else COOLING
+        ruin.run(steps, temperature_of(problem, number), incumbent.clock.is_over, cooling)
         self._search_from(ruin, step_s, self._seed + number)
 
     def mend(self, placement: Placement, target_s: float, number: int) -> None:

@@ -42,14 +42,11 @@ LONGER_PASSES = 3
 """How often a pass may take twice the steps of the one before; four times as many, where tables are few."""
 TEMPERATURES = (1e-3, 1e-4, 1e-2)
 """Temperatures of passes, in turn."""
-HOT, FEW_TABLES = (3e-2, 1e-2, 3e-3), 3
-"""Temperatures of the runs of all passes but the first, in turn, where ranks hold so many tables at most, mostly one
-large shard each: from one set of these to another one the way leads through several worse plans, of many tables
-through more of them that are less bad."""
+HOT, FEW_TABLES = 3e-2, 3
+"""Temperature of all passes but the first, where ranks hold so many tables at most, mostly one large shard each: from
+one set of these to another one the way leads through several worse plans."""
 HOT_DOUBLINGS, MOST_HOT_DOUBLINGS = 3, 5
 """How often the steps of a hot pass are doubled, beside its number, and how often at most."""
-HOT_STEPS_PER_TABLE = 20
-"""Of one run at most: each begins anew from the best plan, which finds more than one long run does."""
 
 
 def may_ruin(problem: Problem) -> bool:
@@ -62,9 +59,9 @@ def is_hot(problem: Problem, number: int) -> bool:
     return number > 0 and problem.tables <= FEW_TABLES * problem.world
 
 
-def hot_runs(problem: Problem, number: int) -> int:
-    """Return into how many runs a hot pass is divided."""
-    return -(-ruin_steps(problem, number) // (HOT_STEPS_PER_TABLE * problem.tables))
+def temperature_of(problem: Problem, number: int) -> float:
+    """Return the temperature of a pass, from 0."""
+    return HOT if is_hot(problem, number) else TEMPERATURES[number % len(TEMPERATURES)]
 
 
 def ruin_steps(problem: Problem, number: int) -> int:

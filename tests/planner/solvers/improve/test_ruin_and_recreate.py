@@ -13,7 +13,7 @@ from planner.problem.load_state import load_state
 from planner.problem.placement import Placement
 from planner.solvers.bound.cutting_planes import solve_relaxation
 from planner.solvers.bound.fluid import Fluid
-from planner.solvers.improve.ruin_and_recreate import Ruin, hot_runs, is_hot, ruin_steps
+from planner.solvers.improve.ruin_and_recreate import Ruin, ruin_steps, temperature_of
 from tests.oracles.brute_force import optimum
 from tests.oracles.instances import node_group, topology, workload
 from tests.oracles.placements import faults, just_large_enough, tiny_placement
@@ -133,8 +133,7 @@ def test_passes_are_hot_where_tables_are_few() -> None:
         model = planning_model("physical", topology(node_group("n", ranks=ranks)), workload(profiles), policy)
         problems.append(build_problem(model, enumerate_options(model, policy)))
     few, many = problems
-    assert [is_hot(few, number) for number in range(4)] == [False, True, True, True]
-    assert not any(is_hot(many, number) for number in range(4))
-    assert [hot_runs(few, number) for number in range(1, 5)] == [4, 8, 8, 8]
+    assert temperature_of(few, 0) == temperature_of(many, 0) < temperature_of(many, 2) < temperature_of(few, 1)
+    assert {temperature_of(few, number) for number in range(1, 7)} == {temperature_of(few, 1)}
     assert [ruin_steps(few, number) for number in range(5)] == [35, 560, 1120, 1120, 1120]
     assert [ruin_steps(many, number) for number in range(5)] == [35, 140, 560, 2240, 2240]
