@@ -27,6 +27,8 @@ CELLS = 4_000
 RISE, WORTHWHILE = 4e-3, 5e-4
 """Relative distance of a threshold from what is proven of a case; halved where none is refuted and the case is decided;
 and the least."""
+DIVIDED_IN_VAIN = 16
+"""Divisions without a higher bound after which all thresholds come half as near to what is proven."""
 UNDECIDED = 0.02
 """Share of a table above which an option counts, and the rest of it, for the table to be undecided."""
 MOST_CASES = 100
@@ -58,6 +60,9 @@ class PatternBranching:
         self._whole = Case(np.ones(len(self._problem.block_option), dtype=bool), bound.seconds)
         self._leaves = [self._whole]
         self._rules: dict[float, PatternRules] = {}
+        self._rise, self._divided, self._least_s = RISE, 0, bound.seconds
+        """How far thresholds are above what is proven at most, and divisions since the least of all cases was last
+        raised, to these seconds."""
 
     def run(self, step_s: float, work: Work, clock: Clock) -> Bound:
         """Go on towards the step of a plan; return the best bound that is proven."""
@@ -65,12 +70,23 @@ class PatternBranching:
             case = min(self._leaves, key=lambda each: each.proven_s)
             if case.proven_s * (1 + WORTHWHILE) >= step_s or case.rise < WORTHWHILE:
                 break
-            threshold_s = min(case.proven_s * (1 + case.rise), (case.proven_s + step_s) / 2)
+            threshold_s = min(case.proven_s * (1 + self._rise_of(case)), (case.proven_s + step_s) / 2)
             if self._is_raised(case, threshold_s, work, clock) or work.left <= 0 or clock.is_over():
                 continue
-            if not self._is_divided(case):
+            if self._is_divided(case):
+                self._divided += 1
+            else:
                 case.rise /= 2
         return self._proven()
+
+    def _rise_of(self, case: Case) -> float:
+        """How far the next threshold is above what is proven of a case with the least bound: less and less, as long as
+        divisions raise nothing."""
+        if case.proven_s > self._least_s:
+            self._least_s, self._divided = case.proven_s, 0
+        if self._divided >= DIVIDED_IN_VAIN:
+            self._rise, self._divided = max(self._rise / 2, WORTHWHILE), 0
+        return min(self._rise, case.rise)
 
     def refute(self, threshold_s: float, work: Work, clock: Clock) -> Bound:
         """Look for prices that prove a threshold of all plans at once; return what is proven."""
@@ -88,8 +104,11 @@ class PatternBranching:
 
     def _is_raised(self, case: Case, threshold_s: float, work: Work, clock: Clock) -> bool:
         """Look for prices that prove a threshold of a case; whether there are any."""
-        of_threshold = self._rules_of(threshold_s).case(case.leading)
         before = case.search
+        if before is not None and before.is_interrupted and before.case.rules.threshold_s == threshold_s:
+            before.work, before.clock = work, clock
+            return self._is_refuted(case, before)
+        of_threshold = self._rules_of(threshold_s).case(case.leading)
         start = fluid_prices(of_threshold.rules, self._bound)
         if before is not None:
             start = replace(before.best, blocks=np.where(before.case.usable, before.best.blocks, start.blocks))
@@ -100,9 +119,12 @@ class PatternBranching:
         case.search = PriceSearch(of_threshold, work, clock, start)
         if before is not None:
             case.search.master.inherit(before.master)
-        prices = case.search.run()
+        return self._is_refuted(case, case.search)
+
+    def _is_refuted(self, case: Case, search: PriceSearch) -> bool:
+        prices = search.run()
         if prices is not None:
-            case.prices, case.proven_s = prices, threshold_s
+            case.prices, case.proven_s = prices, prices.threshold_s
         return prices is not None
 
     def _rules_of(self, threshold_s: float) -> PatternRules:

@@ -64,6 +64,9 @@ class PriceSearch:
     best_nodes: float = -np.inf
     """Nodes that any plan needs, as far as it is proven."""
     master: PatternMaster = field(init=False)
+    is_interrupted: bool = False
+    """Whether it ended for want of work or time, and may go on."""
+    _near: float = NEAR
     _solution: MasterSolution | None = None
 
     def __post_init__(self) -> None:
@@ -72,8 +75,10 @@ class PriceSearch:
 
     def run(self) -> PatternPrices | None:
         """Return prices that refute the case; None where none are found."""
-        nodes, query, smoothing, near, proven = self.case.rules.nodes, self.best, SMOOTHING, NEAR, -np.inf
-        self.work.spend(self.case, FIRST_MASTER)
+        nodes, query, smoothing, near, proven = self.case.rules.nodes, self.best, SMOOTHING, self._near, -np.inf
+        if not self.is_interrupted:
+            self.work.spend(self.case, FIRST_MASTER)
+        self.is_interrupted = False
         for _ in range(PRICINGS):
             is_new = self._price(query)
             if self.best_nodes > nodes * (1 + COARSE_ROUNDING):
@@ -81,6 +86,7 @@ class PriceSearch:
                 if self.case.is_refuted(rounded.blocks, rounded.byte):
                     return rounded
             if self.work.left <= 0 or self.clock.is_over():
+                self.is_interrupted, self._near = True, near
                 break
             if self.best_nodes > proven:
                 proven, smoothing = self.best_nodes, SMOOTHING

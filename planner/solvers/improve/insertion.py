@@ -139,16 +139,16 @@ class Insertion:
 
     def charge(self, state: LoadState, blocks: PlacedBlocks, sign: float) -> None:
         """Put in (1) or take out (-1) a table."""
-        problem = self._problem
+        problem, is_shared = self._problem, self._wide.any_shared
         block, place = np.array(blocks).T
         on_rank = problem.is_on_rank[block]
         if on_rank.any():
             of, rank = (block, place) if on_rank.all() else (block[on_rank], place[on_rank])
             kind = self._kind[rank]
             load, size = problem.whole_load[kind, of].T * sign, problem.whole_bytes[kind, of].T * sign
-            if len(rank) == 1:
+            if len(rank) == 1 and is_shared:
                 state.add_on_rank(load[:, 0], size[:, 0], int(rank[0]))
-            elif self._wide.any_shared or len(set(rank.tolist())) < len(rank):
+            elif is_shared or len(set(rank.tolist())) < len(rank):
                 on = self._unit[rank]
                 state.add(product(load, on), product(size, on), slice(0, problem.world))
             else:
@@ -157,7 +157,11 @@ class Insertion:
         for b, site in zip(block[~on_rank].tolist(), place[~on_rank].tolist(), strict=True):
             ranks = problem.sites_of(b).ranks(site)
             load, size = self._wide.spread(b)
-            state.add(sign * load[:, ranks], sign * size[:, ranks], ranks)
+            if is_shared or not isinstance(ranks, slice):
+                state.add(sign * load[:, ranks], sign * size[:, ranks], ranks)
+            else:
+                state.load[:, ranks] += sign * load[:, ranks]
+                state.free[:, ranks] -= sign * size[:, ranks]
         if self._has_everywhere and self._is_everywhere[block].any():
             state.add_everywhere(sign * problem.everywhere[:, block].sum(axis=1))
 

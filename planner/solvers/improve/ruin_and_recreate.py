@@ -106,6 +106,8 @@ class Ruin:
         self._is_scarce = bool(multipliers.byte.any())
         self._excess: list[float] = [0.0] * problem.tables
         self._tables_on: list[set[int]] = [set() for _ in range(problem.world)]
+        self._members: dict[tuple[int, int], list[int]] = {}
+        """Ranks of the sites (extent, place) that were asked for."""
         self.best_s = np.inf
         self._best: Placement | None = None
         self._cheapest: tuple[float, float, list[PlacedBlocks]] | None = None
@@ -233,7 +235,10 @@ class Ruin:
         ranks: list[int] = []
         for block, place in placed_blocks:
             if not problem.is_world_wide[block]:
-                ranks += problem.sites_of(block).members(place).tolist()
+                site = int(problem.block_extent[block]), place
+                if site not in self._members:
+                    self._members[site] = problem.sites_of(block).members(place).tolist()
+                ranks += self._members[site]
         return ranks
 
     def _note(self) -> bool:

@@ -50,6 +50,28 @@ def test_a_threshold_is_refuted_where_the_programme_needs_more_nodes() -> None:
     assert missed <= 0.02 * refuted
 
 
+def test_a_search_goes_on_where_work_ended_it() -> None:
+    """Two pricings at a time, it comes to the verdicts that it comes to in one go."""
+    refuted, interrupted = 0, 0
+    for known in known_patterns(0, 12):
+        problem = presolve(known.instance.problem).problem
+        for share in THRESHOLDS:
+            whole, piecewise = (_search(problem, share * known.best.step_s) for _ in range(2))
+            if whole is None or piecewise is None:
+                continue
+            prices, in_pieces = whole.run(), None
+            piecewise.is_interrupted = True
+            while in_pieces is None and piecewise.is_interrupted:
+                piecewise.work.left = 0.0
+                piecewise.work.spend(piecewise.case, -2)
+                in_pieces = piecewise.run()
+                interrupted += piecewise.is_interrupted
+            assert (in_pieces is None) == (prices is None), known.instance.description
+            refuted += prices is not None
+    assert refuted > 5
+    assert interrupted > 0
+
+
 def test_prices_stay_near_to_those_that_are_given() -> None:
     """Within a tenth of them, where those of few columns would be anything; and at an edge then."""
     edges = 0
