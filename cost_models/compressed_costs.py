@@ -160,6 +160,7 @@ class CompressedCosts(MixedCosts):
             return costs
         for terms, index in self._beyond_rows(blocks, kind, self.compressions):
             summed = self._summed(terms, len(index), kind)
+            self._show_shares(summed)
             for part, more in zip((costs.fixed, costs.by_rows, costs.everywhere), summed, strict=True):
                 part[index] += more
         return costs

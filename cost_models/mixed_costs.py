@@ -53,6 +53,7 @@ class CopiedTables:
             cards = self.whole.groups_per_card[k] / self.own.groups_per_card[k]
             for c, column in enumerate(self.own.columns):
                 resource = column.resource
+                plain = replace(resource, ahead=False)
                 if self._carrier(column) != resource:
                     shares[k, c] = 1 / self.copies
                 elif resource.kind in ("uplink", "rails"):
@@ -61,8 +62,8 @@ class CopiedTables:
                     shares[k, c] = cards
                 elif resource in STASHES:
                     shares[k, c] = _groups_per_switch(self.whole, k) / _groups_per_switch(self.own, k)
-                elif resource in one.ranks_sharing:
-                    shares[k, c] = one.ranks_sharing[resource] / kind.ranks_sharing[resource]
+                elif plain in one.ranks_sharing:
+                    shares[k, c] = one.ranks_sharing[plain] / kind.ranks_sharing[plain]
         return shares
 
     def moved(self, costs: BlockCosts, kind: int) -> BlockCosts:

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 import planner
+from cost_models.prefetch_lines import LINES
 from cost_models.registry import cost_model
-from cost_models.shards import HBM, TABLE_WISE, Blocks
+from cost_models.shards import DDR_CACHED, HBM, TABLE_WISE, Blocks, PlacedShards
 from cost_models.workload.models import Workload
 from planner.verification.verify import verify
 from tests.oracles.agreement import expect_near_simulation
@@ -95,3 +96,20 @@ def test_rows_of_two_parts_are_not_cut() -> None:
     """Row-wise sharding is refused for a table of two parts, with the reason."""
     with pytest.raises(InputError, match="quotient and remainder of a table stay together"):
         planner.plan(CLUSTER, _workload("qr:8"), shardings=["row_wise"], effort=0)
+
+
+@pytest.mark.parametrize("compressor", ["hash:8", "qr:8", "qr:8:concat"])
+def test_of_prefetched_misses_a_share_shows_in_each_stage(compressor: str) -> None:
+    """Those of remainders, too: what is prefetched is the same at every share."""
+    model = cost_model("physical", CLUSTER, _workload(compressor, pipeline="prefetch"))
+    each = np.arange(len(model.tables.rows))
+    tier, fraction = np.full(len(each), DDR_CACHED), np.full(len(each), 0.1)
+    blocks = Blocks(each, np.full(len(each), TABLE_WISE), tier, model.tables.dim, fraction)
+    placed = PlacedShards(blocks, each % 4, model.tables.rows, np.ones(len(each), dtype=bool))
+    first, *others = [
+        (model.at_protocols(at).rank_loads(placed)[0] - model._unshared_loads[model.kind_of_rank]) / model.shares_at(at)
+        for at in [model.protocols, *model.other_shares(model.protocols)]
+    ]
+    assert len(others) == len(LINES) - 1
+    for other in others:
+        assert other == pytest.approx(first, rel=1e-9, abs=1e-12)

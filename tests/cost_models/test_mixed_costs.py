@@ -1,5 +1,6 @@
 """Tables with more copies than others: what they cost, what they hold, and what the simulator says of both together."""
 
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 from cost_models.exchange_lines import ExchangeLine
 from cost_models.joint_lines import JointLine, at_once, in_turn
 from cost_models.replicas import ReplicaRule, Replicas
-from cost_models.shards import HBM, ROW_WISE, TABLE_ROW_WISE, TABLE_WISE, Blocks, Floats, Ints, PlacedShards
+from cost_models.shards import DDR_CACHED, HBM, ROW_WISE, TABLE_ROW_WISE, TABLE_WISE, Blocks, Floats, Ints, PlacedShards
 from cost_models.simulator.simulation import simulate
 from cost_models.stages import VectorExchange
 from cost_models.step import StepModel
@@ -121,6 +122,29 @@ def test_they_cost_what_they_cost_where_all_have_as_many(
     assert beyond_latencies(both, placed) == pytest.approx(expected, rel=1e-9, abs=1e-12)
     stored = both.shard_bytes(placed)[first]
     np.testing.assert_allclose(stored, alike.shard_bytes(one), rtol=1e-12)
+
+
+@pytest.mark.parametrize("pipeline", ["none", "prefetch"])
+@pytest.mark.parametrize("layout", ["intra", "inter"])
+def test_misses_load_what_they_load_where_all_have_as_many_copies(layout: str, pipeline: str) -> None:
+    """Beyond what is there before any table: what ranks share on the way to a memory, prefetched or not."""
+    cluster = topology(node_group("a", nodes=2, ranks=8, ranks_per_switch=4, ssd_bytes=1e12))
+    asked, replicas = trained(pipeline=pipeline), mixed(1, 2, layout=layout)
+    both, alike = (StepModel(cluster, asked, replicas=each) for each in (replicas, replicas.alike(2)))
+    loads = []
+    for model, copies in ((both, 2), (alike, 1)):
+        placed = held(model, TABLE_WISE, np.flatnonzero(MORE), copies)
+        tier, fraction = np.full(len(placed.rank), DDR_CACHED), np.full(len(placed.rank), 0.1)
+        at, of_column = model.at_protocols((0,) * len(model.protocol_stages)), {}
+        cached = replace(placed, blocks=replace(placed.blocks, tier=tier, cache_fraction=fraction))
+        beyond = at.rank_loads(cached)[0] - at.base_loads[at.kind_of_rank]
+        for c, column in enumerate(at.columns):
+            instance = at.schedule.resource_of_rank(column.resource)
+            if column.resource.row.is_below_hbm and column.resource.kind != "host_link":
+                of_column[column] = float(np.bincount(instance, beyond[:, c]).max())
+        loads.append({f"{at.stages[column.stage]} {column.resource}": busy for column, busy in of_column.items()})
+    assert max(loads[0].values()) > 0
+    assert loads[0] == pytest.approx(loads[1], rel=1e-9, abs=1e-15)
 
 
 def test_a_rank_holds_its_share_of_each_number_of_copies() -> None:
