@@ -128,12 +128,12 @@ def test_the_critical_rank_binds_its_stage(seed: int) -> None:
     """No rank is busy for longer, but for rounding; a stage without load has none, and the step sums the stages."""
     instance, _, shards = placed(seed)
     evaluation = instance.model.evaluate(shards)
-    busy = evaluation.rank_stage_seconds
+    busy, constants = evaluation.rank_stage_seconds, instance.model.linearised_at(shards).constants
     assert busy.shape == (instance.problem.world, len(instance.model.stages))
     assert evaluation.stage_seconds == pytest.approx(busy.max(axis=0))
     for stage, rank in enumerate(evaluation.critical_rank):
         if rank is None:
-            assert (busy[:, stage] == instance.model.constants[stage]).all()
+            assert (busy[:, stage] == constants[stage]).all()
         else:
             assert busy[rank, stage] == pytest.approx(busy[:, stage].max(), rel=1e-12)
 

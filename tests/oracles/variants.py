@@ -83,6 +83,6 @@ def _optima(cluster: Topology, chosen: Workload, policy: Policy) -> Iterator[flo
     options = enumerate_options(model, policy)
     problem = build_problem(model, options)
     for protocols in model.all_protocols:
-        found = optimum(at_lines(problem, model.at_protocols(protocols), options))
+        found = optimum(at_lines(problem, model.at_protocols(protocols), options, model.protocols))
         if found is not None:
             yield found.step_s
