@@ -157,7 +157,7 @@ def _render_exchange(plan: Plan, reasons: ExchangeReasons, console: "Console") -
 
 
 def _resource(each: StageReasons, model: CostModel) -> str:
-    return resource_words(each.resource, model.topology) if each.resource else "fixed cost"
+    return resource_words(each.resource, model.topology, model.workload) if each.resource else "fixed cost"
 
 
 def render_contributors(each: StageReasons, model: CostModel, console: "Console") -> None:

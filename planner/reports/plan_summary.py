@@ -67,7 +67,10 @@ def render(plan: Plan, console: "Console") -> None:
         render_robustness(plan.robust, console)
     render_goals(plan.goals, console)
     if model.quantity == "step":
-        words = ["fixed cost" if resource is None else resource_words(resource, topology) for resource in binding]
+        words = [
+            "fixed cost" if resource is None else resource_words(resource, topology, model.workload)
+            for resource in binding
+        ]
         console.print(_stage_table(plan, model, words))
         console.print()
     console.print(_memory_table(plan, model))

@@ -31,7 +31,9 @@ def render(reasons: RankReasons, console: "Console") -> None:
         ("stage", "left"), ("this rank", "right"), ("slowest", "right"), ("waits for", "left"), ("most for", "left")
     )
     for stage in reasons.stages:
-        resource = "fixed cost" if stage.resource is None else resource_words(stage.resource, model.topology)
+        resource = (
+            "fixed cost" if stage.resource is None else resource_words(stage.resource, model.topology, model.workload)
+        )
         most = stage.contributors[0].table or FIXED if stage.contributors else ""
         stages.add_row(stage.name, amount(stage.seconds, model), amount(stage.stage_s, model), resource, most)
     for name, behind in model.hidden.items():

@@ -49,7 +49,9 @@ def _words(detail: StageDetail, asked: str) -> list[str]:
     else:
         group = model.topology.nodes[int(model.kind_of_rank[each.stage.critical_rank])].name
         where = f"of rank {each.stage.critical_rank} ({group})"
-        lines.append(f"{words}: everybody waits for {resource_words(each.resource, model.topology)}, {where}.")
+        lines.append(
+            f"{words}: everybody waits for {resource_words(each.resource, model.topology, model.workload)}, {where}."
+        )
     if each.bound_s is not None:
         lines.append(f"Its part of the bound is {amount(each.bound_s, model)}.")
     if detail.hidden:
@@ -78,7 +80,7 @@ def _render_resources(detail: StageDetail, console: "Console") -> None:
         group = (each.group,) if several else ()
         hidden = f"-{amount(each.hidden_s, model)}" if each.hidden_s else ""
         parts = amount(each.fixed_s, model), amount(each.tables_s, model), hidden, amount(each.seconds, model)
-        table.add_row(resource_words(each.resource, model.topology), *group, str(each.rank), *parts)
+        table.add_row(resource_words(each.resource, model.topology, model.workload), *group, str(each.rank), *parts)
     console.print(table)
     console.print()
 

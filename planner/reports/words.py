@@ -33,12 +33,14 @@ FIXED = "(launches, dense part)"
 """What reports call a contributor that is no table."""
 
 
-def resource_words(resource: Resource, topology: Topology) -> str:
-    """What a resource is called; an uplink by the name of the network level that it leaves."""
+def resource_words(resource: Resource, topology: Topology, workload: Workload | None = None) -> str:
+    """What a resource is called; an uplink by the name of the network level that it leaves, that of a table's bags with
+    the table's name in a workload."""
+    table = "" if workload is None or resource.table is None else f", {workload.tables[resource.table].name}"
     level = "" if resource.level is None else f" {topology.network.levels[resource.level].name}"
     way = "" if resource.way is None else f", {WAY_WORDS[resource.way]}"
     more = ", with the next ids" * resource.with_ids + ", for the next batch" * resource.ahead
-    return f"{resource.row.label}{level}{way}{more}"
+    return f"{resource.row.label}{table}{level}{way}{more}"
 
 
 def compressed_words(workload: Workload, table: TableProfile) -> str:

@@ -248,3 +248,13 @@ def test_coefficients_of_bags_go_together(tmp_path: Any, monkeypatch: pytest.Mon
     finally:
         monkeypatch.undo()
         forget()
+
+
+def test_reports_name_the_table() -> None:
+    """Of several tables with long bags each has a resource of its own: what is waited for is called by its name."""
+    from planner.reports.words import resource_words
+
+    model = model_of(SHORT, LONG, {**LONG, "pooling_factor": 3_000})
+    evaluation = model.evaluate(placed(model, [TABLE_WISE] * 3, [0, 1, 2]))
+    (bags,) = {each for each in evaluation.binding if each is not None and each.table is not None}
+    assert resource_words(bags, model.topology, model.workload) == "accelerator (longest bag of a table), t1"
