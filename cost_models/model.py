@@ -82,7 +82,7 @@ class CostModel(ABC):
     coefficients: CoefficientsUsed
     stages: tuple[str, ...]
     hidden: Mapping[str, str] = MappingProxyType({})
-    """Maps a stage that others hide to the stage in which the rest of it shows."""
+    """Maps a stage that others hide to the stage in which the rest of it shows, the last of `shown_in`."""
     columns: tuple[Column, ...]
     constants: Floats
     """[S] seconds that a stage takes whatever its loads."""
@@ -217,6 +217,10 @@ class CostModel(ABC):
     def with_flat_exchange(self) -> "CostModel | None":
         """The same where vectors are exchanged flat; None where they are."""
         return None
+
+    def shown_in(self, hidden: str) -> tuple[str, ...]:
+        """The stages in which the rest of a `hidden` stage shows; a share in each, where there are several."""
+        return (self.hidden[hidden],)
 
     @property
     def all_protocols(self) -> tuple[tuple[int, ...], ...]:

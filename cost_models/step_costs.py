@@ -214,6 +214,11 @@ class StepCosts(StepMemory):
             return answer_lines(self.kinds)
         return LINES if stage == PREFETCH else self.exchange_lines_of(stage)
 
+    def shown_in(self, hidden: str) -> tuple[str, ...]:
+        """See `CostModel`."""
+        shown = super().shown_in(hidden)
+        return (LOOKUP, UPDATE) if shown == (UPDATE,) and PREFETCH in self.protocol_stages else shown
+
     def prefetch_shares(self, line: PrefetchLine) -> Floats:
         """[C] what shows in each column of what it carries at a line."""
         return self.schedule.prefetch_shares(line.of_lookup)

@@ -132,7 +132,7 @@ class Explainer:
         if isinstance(model, StepCosts):
             causes = stage_causes(model, self._loads.placed, self._loads.evaluation, s)
         fixed = tuple(part for part in fixed_seconds(model) if part.stage == name)
-        hidden = tuple(other for other, behind in model.hidden.items() if behind == name)
+        hidden = tuple(other for other in model.hidden if name in model.shown_in(other))
         return StageDetail(model, self._stage(s), self._loads.of_groups(s), causes, fixed, hidden)
 
     def rank(self, rank: int) -> RankReasons:

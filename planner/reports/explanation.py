@@ -26,6 +26,7 @@ from planner.reports.words import (
     amount,
     compressed_words,
     fixed_words,
+    remainder_words,
     render_drift,
     render_error_bar,
     render_mixing,
@@ -86,8 +87,8 @@ def render_plan(
         rank = "" if each.stage.critical_rank is None else str(each.stage.critical_rank)
         bound = "" if each.bound_s is None else amount(each.bound_s, model)
         table.add_row(each.stage.name, amount(each.stage.seconds, model), bound, rank, _resource(each, model))
-    for name, behind in model.hidden.items():
-        table.add_row(name, "hidden", "", "", f"the remainder is in {behind}")
+    for name in model.hidden:
+        table.add_row(name, "hidden", "", "", remainder_words(model, name))
     if reasons.memory:
         table.add_row("memory", "", amount(reasons.memory_bound_s or 0.0, model), "", "price of scarce memory")
     if reasons.branching_bound_s:

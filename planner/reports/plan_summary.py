@@ -27,6 +27,7 @@ from planner.reports.words import (
     fixed_words,
     ingestion_words,
     mixed_words,
+    remainder_words,
     render_drift,
     render_error_bar,
     render_mixing,
@@ -223,8 +224,8 @@ def _stage_table(plan: Plan, model: CostModel, binding: list[str]) -> TextGrid:
         bar = stage.error_bar
         factor = "" if bar is None or not stage.seconds else f"±{bar.high_s / stage.seconds - 1:.0%}"
         table.add_row(stage.name, format_seconds(stage.seconds), factor, share, rank, words)
-    for name, behind in model.hidden.items():
-        table.add_row(name, "hidden", "", "", "", f"the remainder is in {behind}")
+    for name in model.hidden:
+        table.add_row(name, "hidden", "", "", "", remainder_words(model, name))
     return table
 
 

@@ -8,7 +8,7 @@ from cost_models.shards import MEMORIES
 from planner.diagnosis.reasons import HeldShard, RankReasons, RankStage
 from planner.reports import memory
 from planner.reports.tables import TextGrid
-from planner.reports.words import FIXED, amount, resource_words
+from planner.reports.words import FIXED, amount, remainder_words, resource_words
 from topologies.sentences import counted
 from topologies.units import format_bytes
 
@@ -36,8 +36,8 @@ def render(reasons: RankReasons, console: "Console") -> None:
         )
         most = stage.contributors[0].table or FIXED if stage.contributors else ""
         stages.add_row(stage.name, amount(stage.seconds, model), amount(stage.stage_s, model), resource, most)
-    for name, behind in model.hidden.items():
-        stages.add_row(name, "hidden", "", f"the remainder is in {behind}", "")
+    for name in model.hidden:
+        stages.add_row(name, "hidden", "", remainder_words(model, name), "")
     console.print(stages)
     console.print()
     _render_shards(reasons, console)

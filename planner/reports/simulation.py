@@ -8,7 +8,7 @@ from cost_models.resources import FRONT_END
 from planner.document.plan import Plan
 from planner.document.planned import planned_model
 from planner.reports.tables import TextGrid
-from planner.reports.words import resource_words
+from planner.reports.words import remainder_words, resource_words
 from planner.verification.simulation import SimulationOutcome, simulated
 from topologies.units import format_seconds
 
@@ -44,8 +44,9 @@ def render(plan: Plan, outcome: SimulationOutcome, console: "Console") -> None:
         rank = "all" if share.rank is None else str(share.rank)
         path.add_row(share.task, format_seconds(share.seconds), f"{share.seconds / simulation.step_s:.1%}", rank)
     console.print(path)
-    for name, behind in hidden_stages(plan).items():
-        console.print(f"{name} is hidden; the remainder is in {behind}.")
+    model = planned_model(plan)
+    for name in model.hidden:
+        console.print(f"{name} is hidden; {remainder_words(model, name)}.")
     console.print()
 
     busy = TextGrid(("in use", "left"), ("mean", "right"), ("most", "right"), ("number", "right"))

@@ -1,5 +1,6 @@
 """What reports have in common: the words for resources, amounts with their unit, error bars."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -55,6 +56,11 @@ def compressed_words(workload: Workload, table: TableProfile) -> str:
 def amount(value: float, model: CostModel) -> str:
     """A step, or a rating, of the model."""
     return format_seconds(value) if model.unit == "s" else f"{value:,.3f}"
+
+
+def remainder_words(model: CostModel, hidden: str, name: Callable[[str], str] = str) -> str:
+    """Where the rest of a hidden stage shows; what stages are called is a matter of `name`."""
+    return f"the remainder is in {' and '.join(map(name, model.shown_in(hidden)))}"
 
 
 def fixed_words(fixed: FixedPart) -> str:

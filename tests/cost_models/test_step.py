@@ -282,6 +282,9 @@ def test_stages_that_others_hide_are_named() -> None:
         assert model.hidden == expected
         assert set(model.hidden.values()) <= set(model.stages)
         assert not set(model.hidden) & set(model.stages)
+        shares = ("lookup_forward", "lookup_backward") if pipeline == "prefetch" else ("lookup_backward",)
+        shown = {name: model.shown_in(name) for name in model.hidden}
+        assert shown == {name: ("dense",) if behind == "dense" else shares for name, behind in expected.items()}
     serving = StepModel(cluster, workload(tables, pipeline="prefetch", software="torchrec", mode="inference"))
     assert serving.hidden == {}
 

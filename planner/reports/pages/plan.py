@@ -22,7 +22,7 @@ from planner.reports.pages.plan_ranks import loads, memory, stage_words
 from planner.reports.pages.plan_tables import top_tables, treemap
 from planner.reports.pages.plan_timeline import timeline
 from planner.reports.replicas import groups_words
-from planner.reports.words import drift_words, fixed_words, roots_words
+from planner.reports.words import drift_words, fixed_words, remainder_words, roots_words
 from planner.studies.scales import Scale, scale_of
 from planner.verification.simulation import simulate_plan
 from topologies.sentences import counted
@@ -137,7 +137,7 @@ def _stages(plan: Plan, objective: Objective, model: CostModel) -> list[Chart | 
         note += " Lines: 90% bands."
     if model.hidden:
         hidden = ", ".join(
-            f"{stage_words(name)} (the remainder is in {stage_words(of)})" for name, of in model.hidden.items()
+            f"{stage_words(name)} ({remainder_words(model, name, stage_words)})" for name in model.hidden
         )
         note += f" Hidden: {hidden}."
     longest = max(shown, key=lambda stage: stage.seconds)

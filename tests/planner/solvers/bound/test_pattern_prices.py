@@ -1,5 +1,7 @@
 """The search for prices of rank patterns: the same verdicts as without edges, and prices that stay within these."""
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from planner.certificates.rank_patterns import PatternRules
@@ -11,7 +13,7 @@ from planner.solvers.bound.pattern_prices import PriceSearch, Work
 from planner.solvers.bound.presolve import presolve
 from planner.solvers.limits import Clock, SearchLimits
 from planner.solvers.lower_bound import bound_of
-from tests.oracles.patterns import known_patterns
+from tests.oracles.patterns import Known, known_patterns
 
 THRESHOLDS = (0.8, 0.9, 0.97, 1.03)
 """Over the optimum."""
@@ -27,25 +29,30 @@ def _search(problem: Problem, threshold_s: float) -> PriceSearch | None:
     return PriceSearch(case, Work(np.inf), Clock(SearchLimits()), prices)
 
 
+def _pairs(questions: int) -> Iterator[tuple[Known, PriceSearch, PriceSearch]]:
+    """Two searches for the same prices, at each threshold of so many questions at which there may be any."""
+    for known in known_patterns(0, questions):
+        problem = presolve(known.instance.problem).problem
+        for share in THRESHOLDS:
+            one, other = (_search(problem, share * known.best.step_s) for _ in range(2))
+            if one is not None and other is not None:
+                yield known, one, other
+
+
 def test_a_threshold_is_refuted_where_the_programme_needs_more_nodes() -> None:
     """As it does once dual values alone find no new columns; no other one is refuted, and hardly any such one is not.
     Prices of one that is not are as they are, near to none."""
     refuted, missed = 0, 0
-    for known in known_patterns(0, 30):
-        problem = presolve(known.instance.problem).problem
-        for share in THRESHOLDS:
-            search, plain = (_search(problem, share * known.best.step_s) for _ in range(2))
-            if search is None or plain is None:
-                continue
-            needs_more = not plain.fits(1_000)
-            prices = search.run()
-            if prices is None:
-                assert search.master.solve() is not None
-                assert not search.master.is_at_edge, known.instance.description
-            else:
-                assert needs_more, known.instance.description
-                assert search.case.is_refuted(prices.blocks, prices.byte)
-            refuted, missed = refuted + (prices is not None), missed + (needs_more and prices is None)
+    for known, search, plain in _pairs(30):
+        needs_more = not plain.fits(1_000)
+        prices = search.run()
+        if prices is None:
+            assert search.master.solve() is not None
+            assert not search.master.is_at_edge, known.instance.description
+        else:
+            assert needs_more, known.instance.description
+            assert search.case.is_refuted(prices.blocks, prices.byte)
+        refuted, missed = refuted + (prices is not None), missed + (needs_more and prices is None)
     assert refuted > 20
     assert missed <= 0.02 * refuted
 
@@ -53,21 +60,16 @@ def test_a_threshold_is_refuted_where_the_programme_needs_more_nodes() -> None:
 def test_a_search_goes_on_where_work_ended_it() -> None:
     """Two pricings at a time, it comes to the verdicts that it comes to in one go."""
     refuted, interrupted = 0, 0
-    for known in known_patterns(0, 12):
-        problem = presolve(known.instance.problem).problem
-        for share in THRESHOLDS:
-            whole, piecewise = (_search(problem, share * known.best.step_s) for _ in range(2))
-            if whole is None or piecewise is None:
-                continue
-            prices, in_pieces = whole.run(), None
-            piecewise.is_interrupted = True
-            while in_pieces is None and piecewise.is_interrupted:
-                piecewise.work.left = 0.0
-                piecewise.work.spend(piecewise.case, -2)
-                in_pieces = piecewise.run()
-                interrupted += piecewise.is_interrupted
-            assert (in_pieces is None) == (prices is None), known.instance.description
-            refuted += prices is not None
+    for known, whole, piecewise in _pairs(12):
+        prices, in_pieces = whole.run(), None
+        piecewise.is_interrupted = True
+        while in_pieces is None and piecewise.is_interrupted:
+            piecewise.work.left = 0.0
+            piecewise.work.spend(piecewise.case, -2)
+            in_pieces = piecewise.run()
+            interrupted += piecewise.is_interrupted
+        assert (in_pieces is None) == (prices is None), known.instance.description
+        refuted += prices is not None
     assert refuted > 5
     assert interrupted > 0
 
