@@ -11,7 +11,7 @@ PANELS = {
     "Objective and limits": "target-qps max-step fits max-price max-power by max-nodes cost-model robust goals",
     "What plans may use": "policy tiers each-tier shardings stash optimizer-state runtime exchange max-shards"
     " column-multiple pin forbid reserve replicas sync-every dense checkpointing",
-    "Search": "exact time-limit effort gap seed solver",
+    "Search": "exact time-limit effort gap seed seeds solver",
     "Re-planning": "from max-move pay-back lost-nodes",
     "Conditions": "steps pooling jitter slow-rank slow-link lost-card data-loading draw-rows inverse-roots",
     "Execution": "engine scheduler workers memory resume sql",

@@ -36,6 +36,8 @@ class SearchOptions(TypedDict):
     effort: int | None
     gap: float
     seed: int
+    seeds: int
+    workers: int | None
     solver: "Solver"
 
 
@@ -73,6 +75,23 @@ class SearchFlags:
             help="Seed: same inputs and seed, same plan, unless a time limit ends the search.",
         ),
     ] = 0
+    seeds: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Search from so many seeds, --seed and those after it, side by side: the best plan of these.",
+        ),
+    ] = 1
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            rich_help_panel="Search",
+            help="With --seeds: processes, which change nothing in the plan. Unset: as many as there are cores.",
+        ),
+    ] = None
     solver: Annotated[
         str,
         typer.Option(
@@ -85,11 +104,15 @@ class SearchFlags:
 
     def options(self) -> SearchOptions:
         """The values of the flags."""
+        if self.seeds == 1:
+            flags.expect_unused("without --seeds", workers=self.workers)
         return {
             "time_limit_s": None if self.time_limit is None else values.seconds("--time-limit", self.time_limit),
             "effort": self.effort,
             "gap": values.tolerance("--gap", self.gap),
             "seed": self.seed,
+            "seeds": self.seeds,
+            "workers": self.workers,
             "solver": values.solver(self.solver),
         }
 
@@ -212,6 +235,8 @@ def plan(
     _expect_programme(to.write_model, is_robust=bool(said.get("robust")), follows=following.from_ is not None)
     if following.from_ is not None and searched["solver"] == "ilp":
         flags.expect_unused("with --from, which only searches", solver="ilp")
+    if following.from_ is not None and searched["seeds"] > 1:
+        flags.expect_unused("with --from, which begins with that plan", seeds=searched["seeds"])
     streams.doing("reading the inputs")
 
     from planner.cli.allocator import tune_memory

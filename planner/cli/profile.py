@@ -83,10 +83,10 @@ def profile(
         raise typer.BadParameter("name the file to write, as in -o tables.csv", param_hint="--output")
     outputs = Outputs({"--output": output, "--report": page}, {"--tables": reading.tables})
 
+    from planner.processes import usable_cores
     from planner.profiling import kinds, writing
     from planner.profiling.run import USUAL_BATCH, Settings
     from planner.profiling.sources.files import data_files
-    from planner.studies.runners import usable_cores
 
     if output is not None and not writing.is_known(output):
         raise typer.BadParameter(f"must end in {', '.join(writing.SUFFIXES)}", param_hint="--output")

@@ -111,7 +111,8 @@ class ExecutionFlags:
 
     def where(self, points: int) -> "Runner":
         """What computes so many points."""
-        from planner.studies.runners import Processes, Serial, usable_cores
+        from planner.processes import usable_cores
+        from planner.studies.runners import Processes, Serial
 
         if self.runner is RunnerName.DASK:
             flags.expect_extra("distributed", "dask", "--runner dask")
@@ -239,8 +240,8 @@ def _print(study_results: "StudyResults", output_format: Format) -> None:
 
 def _refuse_many(grid: "Grid", workers: int | None) -> None:
     """Say what a large grid would take, by some of its points."""
+    from planner.processes import usable_cores
     from planner.studies.execution import Execution
-    from planner.studies.runners import usable_cores
 
     size = len(grid)
     some = dict.fromkeys((0, size // 2, size - 1))

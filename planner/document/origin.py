@@ -66,6 +66,8 @@ class Provenance(Record):
     """What found the plan."""
     seed: int
     """That random choices were drawn with."""
+    seeds: Annotated[int, Field(ge=1, exclude_if=lambda seeds: seeds == 1)] = 1
+    """From how many seeds was searched, that one and those that follow it."""
     wall_s: float | None = None
     """Always null in a file: the same inputs give the same bytes. The command line prints the time."""
     policy: Annotated[Policy, PlainSerializer(_dump_policy, return_type=dict[str, Any], when_used="json")]

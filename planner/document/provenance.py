@@ -24,7 +24,7 @@ from topologies.documents import Record
 SOLVER = "fluid relaxation, longest-first placement, local search"
 
 
-def provenance(formulation: Formulation, policy: Policy, seed: int) -> Provenance:
+def provenance(formulation: Formulation, policy: Policy, seed: int, seeds: int = 1) -> Provenance:
     """What the plan was computed for, with and by, and chosen from."""
     model, options = formulation.model, formulation.options
     return Provenance(
@@ -35,6 +35,7 @@ def provenance(formulation: Formulation, policy: Policy, seed: int) -> Provenanc
         cost_model=model.name,
         solver=SOLVER,
         seed=seed,
+        seeds=seeds,
         policy=policy,
         policy_fingerprint=fingerprint(policy),
         exchange=model.exchange,

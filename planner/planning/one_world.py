@@ -20,5 +20,13 @@ def beside_one_world(planned: Plan) -> tuple[OtherReplicas, ...]:
         return others
     policy = origin.policy.model_copy(update={"replicas": None})
     inputs = planned_inputs(planned)
-    one = plan(*inputs, cost_model=origin.cost_model, policy=policy, effort=1, seed=origin.seed, simulate=False)
+    one = plan(
+        *inputs,
+        cost_model=origin.cost_model,
+        policy=policy,
+        effort=1,
+        seed=origin.seed,
+        seeds=origin.seeds,
+        simulate=False,
+    )
     return (as_other(None, one), *others)

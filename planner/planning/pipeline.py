@@ -37,6 +37,7 @@ from planner.solvers.integer.solving import SOLVER
 from planner.solvers.limits import Clock, SearchLimits
 from planner.solvers.lower_bound import Relaxation
 from planner.solvers.search import better, resumed, solve
+from planner.solvers.seeds import FurtherSeeds
 from planner.verification.proof import write_proof
 from planner.verification.simulation import with_simulation
 
@@ -87,6 +88,8 @@ class Pipeline:
     progress: Progress | None = None
     solver: Solver = "search"
     """Whether the integer programme is solved after the search."""
+    seeds: FurtherSeeds | None = None
+    """Seeds beside that of the limits, from which a search begins, too."""
     start: Searched | None = None
     """What was found from the same options under another exchange of vectors: searched from, too, where it is better
     than what a search finds."""
@@ -117,7 +120,7 @@ class Pipeline:
             tell = capped(self.progress, elsewhere.least_s)
             if start is not None:
                 return resumed(formulation.problem, start, limits, tell)
-            found = solve(formulation.problem, limits, tell, restrictions(formulation.options), relaxation)
+            found = solve(formulation.problem, limits, tell, restrictions(formulation.options), relaxation, self.seeds)
             known = None if other is None else other.placement_in(formulation)
             if known is None or found.step_s is None or load_state(formulation.problem, known).step_s() >= found.step_s:
                 return found
@@ -184,7 +187,8 @@ class Pipeline:
     ) -> Plan:
         """The plan document of an outcome, before a simulation; see `assembly.document`."""
         formulation, outcome = searched.formulation, over_protocols(searched.formulation, searched.outcome)
-        origin = provenance(formulation, self.policy, self.limits.seed)
+        further = 0 if self.seeds is None else self.seeds.count
+        origin = provenance(formulation, self.policy, self.limits.seed, 1 + further)
         solver = origin.solver if outcome.solver_bound_s is None else f"{origin.solver}, {PROGRAMME}"
         origin = origin.model_copy(update={"ended_by_time": ended_by_time, "solver": solver})
         own = formulation if outcome.placement is None else at_own_protocols(formulation, outcome.placement)

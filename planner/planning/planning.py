@@ -32,6 +32,7 @@ from planner.planning.robust_plan import robust
 from planner.planning.time_limit import TimeLimit
 from planner.solvers.incumbent import Progress
 from planner.solvers.limits import SearchLimits
+from planner.solvers.seeds import FurtherSeeds
 from planner.verification.simulation import with_simulation
 from topologies.cluster import Topology
 from topologies.documents import Document
@@ -54,6 +55,8 @@ def plan(
     effort: int | None = None,
     gap: float = 0.01,
     seed: int = 0,
+    seeds: int = 1,
+    workers: int | None = None,
     progress: Progress | None = None,
     stop: Callable[[], bool] | None = None,
     previous: Plan | str | Path | None = None,
@@ -75,6 +78,11 @@ def plan(
     for its `seed`. Where `effort` is given no clock decides anything, unless `time_limit_s` is given too; where neither
     is, the limit is 60 s. What a time limit ended is named in the plan's provenance. `stop` is asked now and then
     whether to end with the best plan so far; `progress` hears of every step.
+
+    `seeds` is from how many seeds is searched, `seed` and those that follow it: the fastest plan, and the highest
+    bound, of those up to the first at which the plan is within `gap`. They are searched from side by side in at most
+    `workers` processes, or as many as there are cores, which begin as those of `multiprocessing` do (a script that
+    calls this keeps to `if __name__ == "__main__"`); how many there are changes nothing in the plan.
 
     Of the best step found at most 0.1 %, or what the policy's `goals` say, is given up for ranks that are less full,
     and tables in fewer blocks; without such words never so much that a plan leaves the `gap` that was asked for.
@@ -99,7 +107,9 @@ def plan(
     expect_solver(solver)
     if solver == "ilp" and previous is not None:
         raise InputError.at("solver", "a plan that follows another is searched for; leave out ilp")
-    _expect_limits(time_limit_s=time_limit_s, effort=effort, gap=gap, seed=seed)
+    _expect_limits(time_limit_s=time_limit_s, effort=effort, gap=gap, seed=seed, seeds=seeds, workers=workers)
+    if seeds > 1 and previous is not None:
+        raise InputError.at("seeds", "a plan that follows another begins with it, and is searched for from one seed")
     if effort is None and time_limit_s is None:
         effort, time_limit_s = DEFAULT_EFFORT, DEFAULT_TIME_LIMIT_S
     limits = SearchLimits(math.inf if time_limit_s is None else time_limit_s, gap, effort, seed, stop)
@@ -118,8 +128,9 @@ def plan(
     choices = list(itertools.chain.from_iterable(groups))
     if terms is not None:
         choices = _with_groups_of(terms, choices)
-    planner = _Planner(limits, terms, progress, solver, simulate)
-    return planner.planned(choices[0]) if len(choices) == 1 else planner.best_of(strategies, choices)
+    with FurtherSeeds(seeds - 1, workers) as further:
+        planner = _Planner(limits, terms, progress, solver, simulate, further if seeds > 1 else None)
+        return planner.planned(choices[0]) if len(choices) == 1 else planner.best_of(strategies, choices)
 
 
 def _expect_scenarios(question: Question, *, follows: bool) -> None:
@@ -177,6 +188,7 @@ class _Planner:
     progress: Progress | None
     solver: Solver
     simulates: bool
+    seeds: FurtherSeeds | None = None
 
     def best_of(self, strategies: list[Question], choices: list[Question]) -> Plan:
         """The best of several strategies of the dense part, or of several choices of replicas for each: `choices` are
@@ -225,7 +237,7 @@ class _Planner:
         steps = Steps(finishes=following is None, simulates=self.simulates)
         start = None if former is None else former.searched
         heard = progress and _in_whole_steps(progress, model)
-        pipeline = Pipeline(question.policy, limits, steps, heard, self.solver, start)
+        pipeline = Pipeline(question.policy, limits, steps, heard, self.solver, self.seeds, start)
         former_fractions = None if following is None else following.migration.cache_fractions()
         if former is None:
             formulation = pipeline.refined(formulation, former_fractions, clock.has_time)
@@ -262,16 +274,21 @@ def _in_whole_steps(progress: Progress, model: CostModel) -> Progress:
     return hear
 
 
+COUNTS = {"effort": 0, "seed": 0, "seeds": 1, "workers": 1}
+"""Limits that are whole numbers, each with the least that it may be."""
+OPTIONAL = {"time_limit_s", "effort", "workers"}
+
+
 def _expect_limits(**given: object) -> None:
-    """Raise InputError for every limit that is no number, not finite where it must be, or below 0."""
+    """Raise InputError for every limit that is no number, not finite where it must be, or below its least."""
     faults = []
     for name, value in given.items():
-        whole = name in {"effort", "seed"}
-        if value is None and name in {"effort", "time_limit_s"}:
+        whole, least = name in COUNTS, COUNTS.get(name, 0)
+        if value is None and name in OPTIONAL:
             continue
         if isinstance(value, bool) or not isinstance(value, numbers.Integral if whole else numbers.Real):
             faults.append(Fault(name, 0, 0, "", f"{shown(value)} is not a {'whole ' * whole}number"))
-        elif math.isnan(value) or value < 0:
-            faults.append(Fault(name, 0, 0, "", f"{shown(value)} must be at least 0"))
+        elif math.isnan(value) or value < least:
+            faults.append(Fault(name, 0, 0, "", f"{shown(value)} must be at least {least}"))
     if faults:
         raise InputError(faults)

@@ -15,8 +15,9 @@ and load[c, i] sums, over the ranks that use instance i, their base load and wha
 """
 
 import weakref
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -108,6 +109,10 @@ class Problem:
     stage_limits: StageLimits | None = None
     """Where only plans are asked for whose stages keep to limits, for the bound of one case among several; a placement
     that does not keep to them is none of the problem."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what another process is told: the fields, of which all else follows."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
     def without_seconds(self) -> "Problem":
         """The same blocks and bytes with one stage that nothing loads: what fits, whatever it costs."""

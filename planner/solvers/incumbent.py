@@ -49,6 +49,17 @@ class Outcome:
         return None if self.bound is None else min(each.seconds for each in (self.bound, *self._others))
 
     @property
+    def best_s(self) -> float:
+        """The step of the placement; infinite where there is none."""
+        return np.inf if self.step_s is None else self.step_s
+
+    def is_within(self, gap: float) -> bool:
+        """Whether the placement is as near to the bound as that (step / bound - 1), or nothing fits."""
+        if self.bound is None or self.status == "infeasible":
+            return True
+        return self.best_s <= self.bound.seconds * (1 + max(gap, OPTIMAL_GAP))
+
+    @property
     def _others(self) -> tuple[Bound, ...]:
         return tuple(each.bound for each in self.elsewhere)
 

@@ -14,10 +14,11 @@ from planner.solvers.bound.fluid import Fluid
 from planner.solvers.bound.infeasible import shortage
 from planner.solvers.deepening import Deepening
 from planner.solvers.improve.descent import descended
-from planner.solvers.incumbent import Outcome, Progress
+from planner.solvers.incumbent import OPTIMAL_GAP, Outcome, Progress
 from planner.solvers.limits import SearchLimits
 from planner.solvers.lower_bound import Relaxation, bound_of, relaxed_optimum
 from planner.solvers.portfolio import Portfolio
+from planner.solvers.seeds import FurtherSeeds
 
 
 def solve(
@@ -26,8 +27,10 @@ def solve(
     progress: Progress | None = None,
     restrictions: Sequence[Bools] = (),
     relaxation: Relaxation | None = None,
+    seeds: FurtherSeeds | None = None,
 ) -> Outcome:
-    """Return the best placement found within the limits, with a lower bound on all placements.
+    """Return the best placement found within the limits, from their seed and `seeds` beside it, with a lower bound on
+    all placements.
 
     More passes never end worse than fewer, nor does a problem than its `restrictions` to the blocks of a mask [B] where
     these are little or compete (`planner.solvers.portfolio`). Without a pass (effort 0) the search ends in another way,
@@ -35,7 +38,25 @@ def solve(
     that was asked was reached, time ran out, or the last descent came to the end of its work limit. The `relaxation` of
     the problem is solved here where nobody has done so.
     """
-    portfolio = Portfolio(problem, restrictions, limits, progress or (lambda *_: None), relaxation=relaxation)
+    tell = progress or (lambda *_: None)
+    if seeds is None:
+        return _of_one_seed(problem, limits, tell, restrictions, relaxation)
+    with seeds.searching(problem, restrictions, limits) as others:
+        outcome = _of_one_seed(problem, seeds.time_of_first(limits), tell, restrictions, relaxation)
+        while not outcome.is_within(limits.gap) and (other := next(others, None)) is not None:
+            outcome = better(outcome, other)
+            tell("other seeds", outcome.step_s, outcome.bound_s)
+    return outcome
+
+
+def _of_one_seed(
+    problem: Problem,
+    limits: SearchLimits,
+    tell: Progress,
+    restrictions: Sequence[Bools],
+    relaxation: Relaxation | None,
+) -> Outcome:
+    portfolio = Portfolio(problem, restrictions, limits, tell, relaxation=relaxation)
     portfolio.run()
     return portfolio.outcome()
 
@@ -77,9 +98,13 @@ def relaxed(problem: Problem) -> Bound | Shortage:
 
 
 def better(first: Outcome, second: Outcome) -> Outcome:
-    """Return the faster plan of two with the higher bound of two; the first one where it has no plan."""
-    if first.step_s is None or second.step_s is None or first.bound is None or second.bound is None:
+    """Return the faster plan of two with the higher bound of two; the first where nothing fits."""
+    if first.bound is None or second.bound is None:
         return first
-    best = first if first.step_s <= second.step_s else second
+    best = second if second.best_s < first.best_s else first
     bound = max((first.bound, second.bound), key=lambda bound: bound.seconds)
-    return replace(best, bound=replace(bound, seconds=min(bound.seconds, best.step_s or bound.seconds)))
+    bound = replace(bound, seconds=min(bound.seconds, best.best_s))
+    is_optimal = best.best_s <= bound.seconds * (1 + OPTIMAL_GAP)
+    status = "optimal" if is_optimal and best.placement is not None else best.status
+    ran_out = first.ran_out_of_time or second.ran_out_of_time
+    return replace(best, status=status, bound=bound, ran_out_of_time=ran_out)

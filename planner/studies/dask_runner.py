@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Any, Self
 
+from planner.processes import usable_cores
 from planner.studies.dask_cluster import RETRIES, connected
 from planner.studies.point import Answer, Job, answer, failed
-from planner.studies.runners import WAIT_S, usable_cores
+from planner.studies.runners import WAIT_S
 from topologies.errors import InputError
 
 

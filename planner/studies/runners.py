@@ -4,18 +4,14 @@ A runner computes jobs in any order and any place; an answer depends on its job 
 answer with it: what it was computing is computed again, and given up after a few deaths.
 """
 
-import multiprocessing
-import os
-import signal
-import threading
 from collections import deque
 from collections.abc import Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing.process import BaseProcess
 from types import TracebackType
 from typing import Protocol, Self
 
+from planner.processes import kill, spawned, usable_cores
 from planner.studies.point import Answer, Job, answer, failed
 
 MOST_DEATHS = 2
@@ -90,7 +86,7 @@ class Processes:
     def __exit__(self, *_: object) -> None:
         """Ends the processes, whatever they compute."""
         if self._pool is not None:
-            _kill(self._pool)
+            kill(self._pool)
 
     def submit(self, number: int, job: Job) -> None:
         """At the end of the queue."""
@@ -117,8 +113,7 @@ class Processes:
         while source and len(self._running) < most:
             number, job = source.popleft()
             if self._pool is None:
-                context = multiprocessing.get_context("spawn")
-                self._pool = ProcessPoolExecutor(self._workers, mp_context=context, initializer=_work_for_parent)
+                self._pool = spawned(self._workers)
             self._running[self._pool.submit(answer, job)] = number, job
 
     @property
@@ -140,32 +135,3 @@ class Processes:
             else:
                 self._suspects.append((number, job))
         return answers
-
-
-def usable_cores() -> int:
-    """Cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def _work_for_parent() -> None:
-    """In a worker: signals are for the process that the user talks to, and no worker outlives it."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-
-
-def _end_with(parent: BaseProcess) -> None:
-    """Ends this process when its parent does, however that ends: the parent's end of a pipe closes."""
-    parent.join()
-    os._exit(1)
-
-
-def _kill(pool: ProcessPoolExecutor) -> None:
-    processes = list((getattr(pool, "_processes", None) or {}).values())
-    pool.shutdown(wait=False, cancel_futures=True)
-    for process in processes:
-        process.kill()
