@@ -108,6 +108,8 @@ def plan(
     if solver == "ilp" and previous is not None:
         raise InputError.at("solver", "a plan that follows another is searched for; leave out ilp")
     _expect_limits(time_limit_s=time_limit_s, effort=effort, gap=gap, seed=seed, seeds=seeds, workers=workers)
+    if seeds == 1 and workers is not None:
+        raise InputError.at("workers", "has no effect without seeds, from which they search")
     if seeds > 1 and previous is not None:
         raise InputError.at("seeds", "a plan that follows another begins with it, and is searched for from one seed")
     if effort is None and time_limit_s is None:

@@ -27,6 +27,9 @@ class SearchLimits:
     """That branching looks at, at most; fewer where the problem is large."""
     pattern_work: float = 8e9
     """Cells of bundles that pricing of rank patterns may look at for each pass of the local search."""
+    pattern_share: float = 0.5
+    """Share of the time that rank patterns may have taken after each pass, where passes have no end: bound and plan are
+    as far from the optimum, as far as anybody knows."""
     useful_bound_s: float = math.inf
     """Branching does not raise the bound above this: placements that the problem leaves out take no more."""
 

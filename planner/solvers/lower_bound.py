@@ -59,9 +59,6 @@ BRANCH_WORK = 4e6
 """Block types x ranks x nodes that branching may take together."""
 REFUTING_WORK = 1e9
 """Work on rank patterns that one threshold of all plans is worth."""
-PATTERN_SHARE = 0.5
-"""Share of the time that rank patterns may have taken after each pass, where passes have no end: bound and plan are
-as far from the optimum, as far as anybody knows."""
 
 
 Relaxation = tuple[Fluid, FluidSolution]
@@ -135,7 +132,7 @@ class BoundRaiser:
         self._cases: StageCaseSearch | None = None
         self.patterns: PatternBranching | None = None
         """What proves the bound by prices of rank patterns; None where nothing does."""
-        self._pattern_work, self._pattern_time = 0.0, TimeShare(PATTERN_SHARE, limits.clock)
+        self._pattern_work, self._pattern_time = 0.0, TimeShare(limits.pattern_share, limits.clock)
         self._branches: BranchAndBound | None = None
         self._branched: tuple[float, int, float] | None = None
 

@@ -42,7 +42,7 @@ def solve(
     if seeds is None:
         return _of_one_seed(problem, limits, tell, restrictions, relaxation)
     with seeds.searching(problem, restrictions, limits) as others:
-        outcome = _of_one_seed(problem, seeds.time_of_first(limits), tell, restrictions, relaxation)
+        outcome = _of_one_seed(problem, seeds.of_first(limits), tell, restrictions, relaxation)
         while not outcome.is_within(limits.gap) and (other := next(others, None)) is not None:
             outcome = better(outcome, other)
             tell("other seeds", outcome.step_s, outcome.bound_s)

@@ -28,6 +28,9 @@ WAIT_S = 0.2
 BEGIN_S = 1.0
 """Seconds of a time limit that are left to a process to begin in."""
 
+PATTERN_SHARE = 0.8
+"""Share of the first seed's time for rank patterns, while others search."""
+
 
 class FurtherSeeds:
     """The seeds beside the first one, and the processes that search from them, which are kept from one search to the
@@ -50,9 +53,11 @@ class FurtherSeeds:
         """Ends them, whatever they do."""
         self._end()
 
-    def time_of_first(self, limits: SearchLimits) -> SearchLimits:
-        """The limits of the first seed: all time, where the others have processes of their own."""
-        return limits if self._processes else replace(limits, time_limit_s=limits.time_limit_s / (1 + self.count))
+    def of_first(self, limits: SearchLimits) -> SearchLimits:
+        """The limits of the first seed, which is mostly there for the bound: all time, where the others have processes
+        of their own."""
+        time_limit_s = limits.time_limit_s if self._processes else limits.time_limit_s / (1 + self.count)
+        return replace(limits, time_limit_s=time_limit_s, pattern_share=PATTERN_SHARE)
 
     @contextmanager
     def searching(
@@ -108,7 +113,8 @@ def _found(problem: Problem, restrictions: Sequence[Bools], limits: SearchLimits
 
 def _found_elsewhere(told: bytes, limits: SearchLimits) -> Outcome:
     """The same in a process that is told the problem and its restrictions."""
-    return _found(*pickle.loads(told), limits)
+    problem, restrictions = pickle.loads(told)
+    return _found(problem, restrictions, limits)
 
 
 def _awaited(future: Future[Outcome], limits: SearchLimits) -> Outcome | None:

@@ -283,3 +283,28 @@ def test_one_table_on_one_rank_is_said_so(run, tmp_path):
     result = run("plan", *words, "--global-batch", 1, "-q")
     assert result.exit_code == 0, result.stderr
     assert result.stdout.splitlines()[0] == "one on cpu: 1 table, 1 rank on 1 node, 1 sample a step"
+
+
+def test_seeds_give_one_plan_however_many_processes_there_are(run, starter, tmp_path):
+    """The document says from how many seeds was searched, and verifies."""
+    asked = ("plan", "--topology", starter / "topology.yaml", *QUICKLY, "--gap", "0%", "--seeds", 2)
+    written = [tmp_path / "beside.json", tmp_path / "alone.json"]
+    for workers, file in enumerate(written, start=1):
+        assert run(*asked, "--workers", workers, "-o", file).exit_code == 0
+    assert written[0].read_bytes() == written[1].read_bytes()
+    assert json.loads(written[0].read_text())["provenance"]["seeds"] == 2
+    assert run("verify", written[0]).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--workers", 2), "--workers: has no effect without --seeds"),
+        (("--seeds", 2, "--from", "plan.json"), "--seeds: has no effect with --from"),
+        (("--seeds", 0), "'--seeds': must be at least 1"),
+    ],
+)
+def test_seeds_that_would_be_ignored_are_refused(plan, words, said):
+    result = plan(*words)
+    assert result.exit_code == 2
+    assert f"Invalid value for {said}" in result.stderr

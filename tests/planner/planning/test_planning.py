@@ -148,6 +148,7 @@ def test_unknown_words_are_refused(files: Path, wrong: dict[str, list[str]], sai
     ("wrong", "said"),
     [
         ({"gap": float("nan"), "time_limit_s": float("nan"), "effort": -1, "seed": -2}, "gap: nan must be at least 0"),
+        ({"seeds": 0, "workers": 0}, "seeds: 0 must be at least 1"),
         ({"gap": -0.1, "time_limit_s": -1.0}, "time_limit_s: -1.0 must be at least 0"),
         ({"effort": 1.5, "seed": "7", "gap": "1%", "time_limit_s": True}, "seed: '7' is not a whole number"),
         ({"gap": None, "seed": None}, "gap: None is not a number"),
