@@ -33,7 +33,7 @@ from planner.problem.placement import Placement
 from planner.problem.relocation import IncumbentPlacement
 from planner.solvers.finishing import Ends, finished
 from planner.solvers.incumbent import Outcome, Progress, Status
-from planner.solvers.integer.solving import SOLVER
+from planner.solvers.integer.scip import SOLVER
 from planner.solvers.limits import Clock, SearchLimits
 from planner.solvers.lower_bound import Relaxation
 from planner.solvers.search import better, resumed, solve

@@ -183,7 +183,7 @@ class Deepening:
         if incumbent.is_within(LOOSE) or incumbent.is_done() or not nodes.is_possible:
             return []
         value = self.fluid.choice_values(relaxed.multipliers)
-        start = nodes.plan(value, incumbent.best_s - relaxed.bound_s, incumbent.best_s)
+        start = nodes.plan(value, incumbent.best_s - relaxed.bound_s, incumbent.best_s, incumbent.clock)
         starts = [] if start is None else [start]
         if start is not None:
             incumbent.offer(*start, "uniform nodes")
@@ -196,7 +196,8 @@ class Deepening:
         others."""
         incumbent, relaxed = self.incumbent, self.relaxed
         slack_s = incumbent.best_s - relaxed.bound_s
-        unlike = UnlikeNodes(self.fluid.problem, nodes.tables, value, slack_s, relaxed.stage_seconds, self._seed)
+        stage_seconds, clock = relaxed.stage_seconds, incumbent.clock
+        unlike = UnlikeNodes(self.fluid.problem, nodes.tables, value, slack_s, stage_seconds, clock, self._seed)
         best: Start | None = None
         for start in unlike.plans(incumbent.best_s):
             best = start

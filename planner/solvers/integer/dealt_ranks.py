@@ -6,18 +6,25 @@ from planner.problem.arrays import Problem
 from planner.problem.load_state import LoadState
 from planner.problem.numbers import Bools, Floats, Ints
 from planner.solvers.integer.node_choices import instances_of_ranks, ranks_sharing
-from planner.solvers.integer.solving import FEASIBILITY
-from planner.solvers.integer.uniform_nodes import solved
+from planner.solvers.integer.scip import FEASIBILITY, solved
+from planner.solvers.limits import Clock
 
 NODES = 300
 """Branch nodes of the programme at most."""
 
 
 def dealt(
-    problem: Problem, empty: LoadState, held: Ints, even: Bools, asks: Floats, each: Floats, stage_s: Floats
+    problem: Problem,
+    empty: LoadState,
+    held: Ints,
+    even: Bools,
+    asks: Floats,
+    each: Floats,
+    stage_s: Floats,
+    clock: Clock,
 ) -> Ints | None:
     """Return how many of each block [H, ranks] the ranks of a node hold, so that stages end early; None where nothing
-    is found that fits.
+    is found in time that fits.
 
     The node has `held` [H] of blocks of one rank, those that are `even` [H] in equal numbers on all its ranks; one
     `asks` [H, C + M] seconds and bytes of its rank. Beside the base of an `empty` state every rank has `each` [C + M].
@@ -49,7 +56,7 @@ def dealt(
             most = stages[int(problem.stage_of_column[row])] if row < columns else 1.0 - FEASIBILITY
             model.add_linear_constraint(load <= most)
     model.minimize(mathopt.fast_sum(stages))
-    values = solved(model, NODES)
+    values = solved(model, NODES, clock)
     if values is None:
         return None
     places = np.zeros((len(held), ranks), dtype=np.int64)

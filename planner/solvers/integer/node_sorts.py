@@ -25,8 +25,8 @@ from planner.solvers.integer.node_choices import (
     ranks_sharing,
     weighted,
 )
-from planner.solvers.integer.solving import FEASIBILITY
-from planner.solvers.integer.uniform_nodes import solved
+from planner.solvers.integer.scip import FEASIBILITY, solved
+from planner.solvers.limits import Clock
 
 if TYPE_CHECKING:
     from ortools.math_opt.python import mathopt
@@ -55,9 +55,13 @@ class NodeContents:
 class NodeSorts:
     """One problem whose nodes are alike, and ways to hold the tables of each class."""
 
-    def __init__(self, problem: Problem, classes: list[Ints], choices: NodeChoices, stage_s: Floats) -> None:
-        """`stage_s` [S] are the seconds of stages, constants aside, by which blocks are heavy."""
+    def __init__(
+        self, problem: Problem, classes: list[Ints], choices: NodeChoices, stage_s: Floats, clock: Clock
+    ) -> None:
+        """`stage_s` [S] are the seconds of stages, constants aside, by which blocks are heavy. Nothing is looked for
+        once the clock is over."""
         self._problem, self._classes, self._choices = problem, classes, choices
+        self._clock = clock
         self._state, self._stage_s, self._ranks = LoadState(problem), stage_s, int(problem.nodes.sizes[0])
         self._of_choice, self._on_site = asked(problem, choices)
         self._world = problem.is_world_wide[choices.block]
@@ -108,7 +112,7 @@ class NodeSorts:
         if near is not None:
             numbers = [near.tables, *(near.held // rounds), near.stage_s / unit_s]
             known = dict(zip(itertools.chain(taken, *held, stages), np.concatenate(numbers).tolist(), strict=True))
-        values = solved(model, nodes, known)
+        values = solved(model, nodes, self._clock, known)
         if values is None:
             return None
         contents = np.array([[round(values[each]) for each in some] for some in held], dtype=np.int64) * rounds
@@ -171,7 +175,8 @@ class NodeSorts:
             each = self._of_choice.T @ contents.tables
             each += self._on_site[on_groups].T @ (held[on_groups] // self._in_node[on_groups])
             single = np.where(self._on_rank, held, 0)
-            places = dealt(self._problem, self._state, single, self._heavy, self._on_site, each, contents.stage_s)
+            asks, stage_s = self._on_site, contents.stage_s
+            places = dealt(self._problem, self._state, single, self._heavy, asks, each, stage_s, self._clock)
             if places is None:
                 return None
             ranks_of.append(places)

@@ -1,13 +1,6 @@
-"""The integer programme handed to a solver: SCIP, through MathOpt, on one thread and for so many branch nodes.
+"""The integer programme of a problem handed to a solver, and what it says as far as its tolerances allow."""
 
-Of the solvers that come with MathOpt and take integers, SCIP ends at the same node on every run, and writes nothing of
-its own; HiGHS takes as long, and now and then prints on stdout; CP-SAT refuses a limit of nodes.
-"""
-
-import contextlib
-import datetime
 import math
-import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,18 +12,14 @@ from planner.problem.placement import Placement
 from planner.problem.rounding import ROUNDING
 from planner.solvers.integer.constraints import power_of_two
 from planner.solvers.integer.programme import Programme
+from planner.solvers.integer.scip import parameters, result_in_time
 from planner.solvers.limits import Clock
 
 if TYPE_CHECKING:
     from ortools.math_opt.python import mathopt
 
-SOLVER = "SCIP"
-FEASIBILITY = 1e-9
-"""By which a solution may break a constraint: of a memory's bytes, or of the step. What breaks a memory is refused."""
 REDUCED_COST = 1e-7
 """By which SCIP's dual solutions may be wrong for each variable: `numerics/dualfeastol`, its default."""
-POLLED_S, GRACE_S = 0.05, 2.0
-"""How often it is asked whether to stop, and how long is waited for a solver whose time is up."""
 
 
 @dataclass(frozen=True)
@@ -108,39 +97,13 @@ def _rounded_down(programme: Programme, dual_bound: float) -> float:
 def _result(
     programme: Programme, known: Placement | None, limits: SolverLimits, clock: Clock
 ) -> "mathopt.SolveResult | None":
-    """What the solver says; None where it breaks down, or is left alone because somebody said stop.
-
-    It hears neither of signals nor of its time from here, so it works beside: what was asked to stop goes on.
-    """
+    """What the solver says; None where it breaks down, or is left alone because somebody said stop."""
     from ortools.math_opt.python import mathopt
 
-    limit = datetime.timedelta(seconds=clock.left_s()) if math.isfinite(clock.left_s()) else None
-    parameters = mathopt.SolveParameters(
-        threads=1,
-        random_seed=0,
-        node_limit=limits.nodes,
-        time_limit=limit,
-        relative_gap_tolerance=limits.gap,
-        absolute_gap_tolerance=0.0,
-        cuts=None if limits.cuts else mathopt.Emphasis.OFF,
-    )
-    parameters.gscip.real_params["numerics/feastol"] = FEASIBILITY
+    told = parameters(limits.nodes, clock)
+    told.relative_gap_tolerance, told.absolute_gap_tolerance = limits.gap, 0.0
+    if not limits.cuts:
+        told.cuts = mathopt.Emphasis.OFF
     if limits.in_vain is not None:
-        parameters.gscip.long_params["limits/stallnodes"] = limits.in_vain
-    hints = [] if known is None else [programme.hint(known)]
-    start = mathopt.ModelSolveParameters(solution_hints=hints)
-    results: list[mathopt.SolveResult] = []
-
-    def work() -> None:
-        # MathOpt turns a status that is not OK into an AttributeError, or an error of its own (or-tools issue 4606)
-        with contextlib.suppress(AttributeError, RuntimeError, ValueError):
-            solver = mathopt.SolverType.GSCIP
-            results.append(mathopt.solve(programme.model, solver, params=parameters, model_params=start))
-
-    worker = threading.Thread(target=work, daemon=True)
-    worker.start()
-    while worker.is_alive() and not clock.is_over():
-        worker.join(POLLED_S)
-    if clock.ran_out:
-        worker.join(GRACE_S)
-    return results[0] if results else None
+        told.gscip.long_params["limits/stallnodes"] = limits.in_vain
+    return result_in_time(programme.model, told, [] if known is None else [programme.hint(known)], clock)

@@ -7,7 +7,6 @@ be said is how many tables of each class take each option, and how many of each 
 integers, that minimise the step itself, within all memories.
 """
 
-import contextlib
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -29,7 +28,8 @@ from planner.solvers.integer.node_choices import (
     tables_of_classes,
     weighted,
 )
-from planner.solvers.integer.solving import FEASIBILITY
+from planner.solvers.integer.scip import FEASIBILITY, solved
+from planner.solvers.limits import Clock
 
 if TYPE_CHECKING:
     from ortools.math_opt.python import mathopt
@@ -70,14 +70,14 @@ class UniformNodes:
         """The tables of each class."""
         return tables_of_classes(self._problem)
 
-    def plan(self, value: Floats, slack_s: float, below_s: float) -> tuple[Placement, float] | None:
-        """Return the fastest such plan that is found, faster than `below_s`, and its step.
+    def plan(self, value: Floats, slack_s: float, below_s: float, clock: Clock) -> tuple[Placement, float] | None:
+        """Return the fastest such plan that is found in time, faster than `below_s`, and its step.
 
         Options cost `value` [B] at the relaxation's multipliers (`Fluid.choice_values`); those that cost more than
         `slack_s` above the cheapest one of their table are left out.
         """
         choices = node_choices(self._problem, self.tables, value, slack_s, MOST_CHOICES)
-        solution = self._solution(choices, below_s)
+        solution = self._solution(choices, below_s, clock)
         if solution is None:
             return None
         placement = self._placement(choices, solution)
@@ -93,7 +93,7 @@ class UniformNodes:
         of_choice, on_site = asked(self._problem, choices)
         return np.asarray(np.concatenate([of_choice, on_site]).T * ranks_sharing(self._problem)[:, None])
 
-    def _solution(self, choices: NodeChoices, below_s: float) -> _Solution | None:
+    def _solution(self, choices: NodeChoices, below_s: float, clock: Clock) -> _Solution | None:
         """What the solver finds; None where that is nothing."""
         from ortools.math_opt.python import mathopt
 
@@ -109,7 +109,7 @@ class UniformNodes:
             sites, q = problem.sites_of(int(choices.block[number])).count, int(choices.choice[number])
             model.add_linear_constraint(sites * held[number] >= int(choices.count[number]) * taken[q])
         self._limit(model, choices, taken + held, below_s)
-        values = solved(model, NODES)
+        values = solved(model, NODES, clock)
         if values is None:
             return None
         tables, blocks = (np.array([round(values[each]) for each in some], dtype=np.int64) for some in (taken, held))
@@ -166,26 +166,3 @@ class UniformNodes:
 
 def _integers(model: "mathopt.Model", most: Ints) -> "list[mathopt.Variable]":
     return [model.add_integer_variable(lb=0.0, ub=float(each)) for each in most.tolist()]
-
-
-def solved(
-    model: "mathopt.Model", nodes: int, known: "dict[mathopt.Variable, float] | None" = None
-) -> "dict[mathopt.Variable, float] | None":
-    """The best solution that is found, of one that is `known` and others; None where there is none after so many
-    branch nodes."""
-    from ortools.math_opt.python import mathopt
-
-    parameters = mathopt.SolveParameters(threads=1, random_seed=0, node_limit=nodes)
-    parameters.gscip.real_params["numerics/feastol"] = FEASIBILITY
-    hints = [] if known is None else [mathopt.SolutionHint(variable_values=known)]
-    # MathOpt turns a status that is not OK into an AttributeError, or an error of its own (or-tools issue 4606)
-    with contextlib.suppress(AttributeError, RuntimeError, ValueError):
-        result = mathopt.solve(
-            model,
-            mathopt.SolverType.GSCIP,
-            params=parameters,
-            model_params=mathopt.ModelSolveParameters(solution_hints=hints),
-        )
-        if result.has_primal_feasible_solution():
-            return dict(result.variable_values())
-    return None

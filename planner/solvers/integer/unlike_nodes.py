@@ -18,6 +18,7 @@ from planner.problem.numbers import Bools, Floats, Ints
 from planner.problem.placement import Placement
 from planner.solvers.integer.node_choices import asked, node_choices
 from planner.solvers.integer.node_sorts import NodeContents, NodeSorts, largest_shares
+from planner.solvers.limits import Clock
 
 MOST_CHOICES = 20
 """Ways to hold a table of each class in the first attempts, the cheapest ones."""
@@ -57,11 +58,18 @@ class UnlikeNodes:
     """One problem whose nodes are alike, and most of its tables (`UniformNodes.is_possible`)."""
 
     def __init__(
-        self, problem: Problem, classes: list[Ints], value: Floats, slack_s: float, stage_seconds: Floats, seed: int = 0
+        self,
+        problem: Problem,
+        classes: list[Ints],
+        value: Floats,
+        slack_s: float,
+        stage_seconds: Floats,
+        clock: Clock,
+        seed: int = 0,
     ) -> None:
         """The tables of each of the `classes`; see `node_choices` for `value` and `slack_s`. `stage_seconds` [S] are
-        those of the relaxation, by which blocks are heavy."""
-        self._problem, self._classes = problem, classes
+        those of the relaxation, by which blocks are heavy. Nothing is looked for once the clock is over."""
+        self._problem, self._classes, self._clock = problem, classes, clock
         self._stage_s = np.maximum(stage_seconds - problem.stage_constants, 1e-12)
         self._every = node_choices(problem, classes, value, slack_s, None, uneven=True)
         shares = largest_shares(problem, LoadState(problem), self._stage_s, asked(problem, self._every)[1])
@@ -73,7 +81,7 @@ class UnlikeNodes:
         best: _Found | None = None
         in_vain = 0
         for sizes, largest in self._attempts():
-            if in_vain == IN_VAIN:
+            if in_vain == IN_VAIN or self._clock.is_over():
                 break
             usable = self._usable(largest)
             found = self._found(sizes, usable, self._every.first(usable, MOST_CHOICES), NODES)
@@ -83,7 +91,7 @@ class UnlikeNodes:
                 below_s, in_vain = found.step_s, 0
                 yield found.placement, found.step_s
         in_vain = 0
-        while best is not None and in_vain < NEAR_IN_VAIN:
+        while best is not None and in_vain < NEAR_IN_VAIN and not self._clock.is_over():
             found = self._found(best.sizes, best.usable, self._neighbourhood(best), NEAR_NODES, best)
             in_vain = 0 if found is not None and found.step_s < best.step_s * (1 - BETTER) else in_vain + 1
             best = _faster(found, best)
@@ -101,7 +109,7 @@ class UnlikeNodes:
     def _found(self, sizes: Ints, usable: Bools, among: Bools, nodes: int, near: _Found | None = None) -> _Found | None:
         """The plan that so many branch nodes find `among` [Q] these ways, beginning with the plan that is `near`, whose
         ways are among them; None where none is found that fits."""
-        sorts = NodeSorts(self._problem, self._classes, self._every.only(among), self._stage_s)
+        sorts = NodeSorts(self._problem, self._classes, self._every.only(among), self._stage_s, self._clock)
         start = None if near is None else self._within(among, near.contents)
         contents = sorts.contents(sizes, nodes, start)
         placed = None if contents is None else sorts.placed(sizes, contents)

@@ -18,9 +18,11 @@ from planner.problem.placement import Placement
 from planner.problem.table_classes import table_classes
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.integer.uniform_nodes import UniformNodes
+from planner.solvers.limits import Clock, SearchLimits
 from tests.oracles.instances import node_group, topology, workload
 from tests.oracles.placements import faults
 
+ENDLESS = Clock(SearchLimits())
 ALIKE = {"rows": 1_000_000, "dim": 64, "pooling_factor": 10}
 
 
@@ -69,7 +71,7 @@ def uniform_plan(problem: Problem, below_s: float = np.inf) -> tuple[Placement, 
     nodes = UniformNodes(problem)
     assert nodes.is_possible
     fluid = Fluid(problem)
-    return nodes.plan(fluid.choice_values(fluid.no_multipliers()), np.inf, below_s)
+    return nodes.plan(fluid.choice_values(fluid.no_multipliers()), np.inf, below_s, ENDLESS)
 
 
 def test_no_uniform_plan_is_faster() -> None:

@@ -17,8 +17,9 @@ from planner.solvers.integer.node_choices import asked, node_choices, tables_of_
 from planner.solvers.integer.node_sorts import NodeContents
 from planner.solvers.integer.uniform_nodes import UniformNodes
 from planner.solvers.integer.unlike_nodes import UnlikeNodes, _Found
+from planner.solvers.limits import Clock, SearchLimits
 from tests.oracles.placements import faults
-from tests.planner.solvers.integer.test_uniform_nodes import ALIKE, problem_of
+from tests.planner.solvers.integer.test_uniform_nodes import ALIKE, ENDLESS, problem_of
 
 
 @pytest.mark.parametrize("number", [84, 100, 108])
@@ -31,10 +32,10 @@ def test_ranks_that_differ_hold_numbers_that_ranks_do_not_divide(number: int) ->
     fluid = Fluid(problem)
     value = fluid.choice_values(fluid.no_multipliers())
     uniform = UniformNodes(problem)
-    known = uniform.plan(value, np.inf, np.inf)
+    known = uniform.plan(value, np.inf, np.inf, ENDLESS)
     assert known is not None
     stage_s = load_state(problem, known[0]).stage_seconds()
-    plans = list(UnlikeNodes(problem, uniform.tables, value, np.inf, stage_s).plans(known[1]))
+    plans = list(UnlikeNodes(problem, uniform.tables, value, np.inf, stage_s, ENDLESS).plans(known[1]))
     assert plans
     assert [step_s for _, step_s in plans] == sorted((step_s for _, step_s in plans), reverse=True)
     for placement, step_s in plans:
@@ -60,7 +61,7 @@ def test_no_other_way_to_share_a_node_is_faster() -> None:
     even[single[5]] = True
     empty, columns = LoadState(problem), len(problem.stage_of_column)
     nothing = np.zeros(asks.shape[1])
-    found = dealt(problem, empty, held, even, asks, nothing, np.zeros(len(problem.stage_constants)))
+    found = dealt(problem, empty, held, even, asks, nothing, np.zeros(len(problem.stage_constants)), ENDLESS)
     assert found is not None
     assert (found.sum(axis=1) == held).all()
     assert found[single[5]].tolist() == [1, 1]
@@ -101,7 +102,10 @@ def test_what_no_rank_has_room_for_is_not_dealt() -> None:
     assert held.any()
     none = np.zeros(asks.shape[1])
     even = np.zeros(len(held), dtype=bool)
-    assert dealt(problem, LoadState(problem), held, even, asks, none, np.zeros(len(problem.stage_constants))) is None
+    assert (
+        dealt(problem, LoadState(problem), held, even, asks, none, np.zeros(len(problem.stage_constants)), ENDLESS)
+        is None
+    )
 
 
 def test_uneven_cuts_count_their_widest_part() -> None:
@@ -134,7 +138,9 @@ def test_attempts_end_after_two_in_vain_and_neighbourhoods_after_three(monkeypat
     problem = problem_of([ALIKE] * 16)
     fluid = Fluid(problem)
     value = fluid.choice_values(fluid.no_multipliers())
-    nodes = UnlikeNodes(problem, tables_of_classes(problem), value, np.inf, np.ones(len(problem.stage_constants)))
+    nodes = UnlikeNodes(
+        problem, tables_of_classes(problem), value, np.inf, np.ones(len(problem.stage_constants)), ENDLESS
+    )
     nothing = Placement(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
     empty = NodeContents(*np.zeros((2, 1), dtype=np.int64), np.zeros(1))
 
@@ -169,7 +175,7 @@ def test_neighbourhoods_come_to_ways_that_the_attempts_lack(monkeypatch: pytest.
     def found(most: int, in_vain: int) -> list[tuple[Placement, float]]:
         monkeypatch.setattr(unlike_nodes, "MOST_CHOICES", most)
         monkeypatch.setattr(unlike_nodes, "NEAR_IN_VAIN", in_vain)
-        return list(UnlikeNodes(problem, tables_of_classes(problem), value, np.inf, stage_s, 0).plans(np.inf))
+        return list(UnlikeNodes(problem, tables_of_classes(problem), value, np.inf, stage_s, ENDLESS, 0).plans(np.inf))
 
     plans = found(1, 3)
     steps = [step_s for _, step_s in plans]
@@ -180,3 +186,25 @@ def test_neighbourhoods_come_to_ways_that_the_attempts_lack(monkeypatch: pytest.
     for placement, step_s in plans:
         assert faults(problem, placement) == []
         assert load_state(problem, placement).step_s() == step_s
+
+
+def test_nothing_is_looked_for_once_somebody_says_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programmes that the solver is at are left alone, and no others are made."""
+    problem = problem_of([ALIKE] * 40, shardings=("table_wise",), tiers=("hbm",))
+    asked_for: list[float] = []
+
+    def stop() -> bool:
+        asked_for.append(1.0)
+        return len(asked_for) > 1
+
+    value = Fluid(problem).choice_values(Fluid(problem).no_multipliers())
+    clock, stage_s = Clock(SearchLimits(stop=stop)), np.ones(len(problem.stage_constants))
+    monkeypatch.setattr(unlike_nodes.NodeSorts, "contents", _fail)
+    nodes = UnlikeNodes(problem, tables_of_classes(problem), value, np.inf, stage_s, clock)
+    clock.is_over()
+    assert clock.is_over()
+    assert list(nodes.plans(np.inf)) == []
+
+
+def _fail(*_: object) -> None:
+    raise AssertionError("nobody waits for this")
