@@ -22,10 +22,12 @@ REACHED = 1e-6
 
 def divide(bins: Bins, sites: Ints) -> bool:
     """Divide the small blocks that are on these sites [n], ascending, among them, so that they are as far below their
-    aims as can be; return whether none would be above it if blocks had fractions: otherwise nothing has changed. Loads
-    and bytes are shares of their aims (`SiteLevelling`)."""
+    aims as can be; return whether these, if they had fractions, would lift none above it: otherwise nothing has
+    changed. Loads and bytes are shares of their aims (`SiteLevelling`)."""
     here = np.flatnonzero(np.isin(bins.place, sites) & (bins.item_load <= SMALL).all(axis=1))
     load, count = bins.item_load[here], len(sites)
+    if not len(here):
+        return True
     if len(here) * count > MOST:
         return False
     settled = bins.load[sites]

@@ -58,3 +58,12 @@ def test_nothing_changes_where_fractions_do_not_fit_or_are_too_many(copies: int)
     assert not divide(bins, CHANGED)
     assert (bins.place == place).all()
     assert (bins.load == load).all()
+
+
+def test_large_blocks_stay() -> None:
+    """Where there are no others, swaps tell whether the sites can be level."""
+    bins = _bins(1.01)
+    bins.item_load = np.full_like(bins.item_load, 2 * SMALL)
+    place = bins.place.copy()
+    assert divide(bins, CHANGED)
+    assert (bins.place == place).all()
