@@ -5,6 +5,7 @@ import numpy as np
 
 from planner.problem.numbers import Floats, Ints
 from planner.solvers.improve.site_balancing import Bins, may_swap, swap
+from planner.solvers.improve.site_division import divide
 from planner.solvers.improve.state import SearchState
 
 SLACK = 1e-3
@@ -72,9 +73,10 @@ class SiteLevelling:
         """Whether each of some blocks would fit a site without others."""
         return not bool((self.bins.item_load[index] > self._room).any())
 
-    def replace(self, old: Ints, new: Ints, kept: Ints) -> bool:
-        """Take blocks `old` away and put others, `new`, on the sites `kept`, then level; return whether that succeeds:
-        otherwise nothing has changed."""
+    def replace(self, old: Ints, new: Ints, kept: Ints, divided: Ints | None = None) -> bool:
+        """Take blocks `old` away and put others, `new`, on the sites `kept`, then level, after the sites `divided`,
+        ascending, have shared their small blocks anew, if there are any; return whether that succeeds: otherwise
+        nothing has changed."""
         bins = self.bins
         before, sites = (bins.load.copy(), bins.place.copy()), bins.place[old]
         np.subtract.at(bins.load, sites, bins.item_load[old])
@@ -82,7 +84,8 @@ class SiteLevelling:
         bins.place[old], bins.place[new] = -1, kept
         more = self._everywhere[new].sum(axis=0) - self._everywhere[old].sum(axis=0)
         bins.load[:, : len(more)] += more
-        if self.level(np.unique(sites)):
+        changed = np.unique(sites) if divided is None else divided
+        if (divided is None or divide(bins, divided)) and self.level(changed):
             return True
         bins.load, bins.place = before
         return False

@@ -1,8 +1,12 @@
 """Finer cuts on sites: tables over groups of ranks in more and smaller blocks, where a large one leaves room unused.
 
 A block of half of a stage's time on one resource may load others by far less. Its site is full in that stage, and what
-would fill the rest of it, and its memory, is on no site in such amounts. What all other sites must take instead is far
+would fill the rest of it, and its memory, is on no site in such amounts. Many small blocks may fill another resource
+there, so that each stage has something to wait for, and yet all other sites take what this one does not. That is far
 more than what it costs to cut the table in two. This is the reverse of coarser cuts (`site_merging`), for a few tables.
+
+The part that leaves has other company than the small blocks that its site has too many of then: a few sites share them
+anew (`site_division`).
 """
 
 from dataclasses import dataclass
@@ -14,6 +18,7 @@ from planner.problem.load_state import load_state
 from planner.problem.numbers import Floats, Ints
 from planner.solvers.improve.site_balancing import may_swap
 from planner.solvers.improve.site_levelling import SiteLevelling
+from planner.solvers.improve.site_spreading import longest_columns
 from planner.solvers.improve.state import SearchState
 
 WORTHWHILE = 5e-5
@@ -22,6 +27,8 @@ PAID = 0.5
 """Share of that gain that the finer cut may cost."""
 LARGE = 0.1
 """Share of a stage's time that a block takes, for its table to be cut finer."""
+BESIDE, ATTEMPTS = 2, 2
+"""Further sites that share their small blocks anew with those where the finer cut is, and draws of such sites."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +53,7 @@ def split_cuts(state: SearchState, value: Floats) -> list[int]:
     for cut in cuts:
         new = np.arange(first, first + len(cut.blocks))
         first += len(cut.blocks)
-        if _apply(levelling, cut, new):
+        if _apply(state, levelling, cut, new):
             split.append(cut.table)
     if split:
         state.group_block, state.group_site = levelling.held()
@@ -64,13 +71,14 @@ def _cuts(state: SearchState, value: Floats) -> list[_Cut]:
     index = np.flatnonzero(may_swap(problem, block))
     load = problem.extremes.peak_load(0, block[index])
     share = (load / np.maximum(longest[problem.stage_of_column], 1e-15)).max(axis=1)
+    load_s = load.max(axis=1)
     cuts: dict[int, _Cut] = {}
     for site in np.argsort(-unused_s, kind="stable").tolist():
         gain_s = float(unused_s[site]) / len(unused_s)
         if gain_s < WORTHWHILE * state.best_s:
             break
         here = np.flatnonzero(state.group_site[index] == site)
-        largest = here[share[here].argmax()] if len(here) else -1
+        largest = here[load_s[here].argmax()] if len(here) else -1
         if largest < 0 or share[largest] < LARGE:
             continue
         table = int(problem.table_of_block[block[index[largest]]])
@@ -81,15 +89,14 @@ def _cuts(state: SearchState, value: Floats) -> list[_Cut]:
 
 
 def _unused(state: SearchState, extent: int) -> tuple[Floats, Floats]:
-    """Return the seconds [N] of all stages that each site's fullest ranks have left, above the median of sites, and
-    [S] what stages last."""
+    """Return the seconds [N] that each site has left, above the median of sites, on the resource of each stage that is
+    fullest on average: what all others take more of. And [S] what stages last."""
     problem = state.problem
     full = np.maximum.reduceat(state.loads.load, problem.sites[extent].first, axis=1)
-    stages = len(problem.stage_constants)
-    of_stage = np.zeros((stages, full.shape[1]))
-    np.maximum.at(of_stage, problem.stage_of_column, full)
-    longest = of_stage.max(axis=1)
-    unused_s = (longest[:, None] - of_stage).sum(axis=0)
+    longest = np.zeros(len(problem.stage_constants))
+    np.maximum.at(longest, problem.stage_of_column, full.max(axis=1))
+    fullest = longest_columns(problem, full.mean(axis=1, keepdims=True))
+    unused_s = (longest[problem.stage_of_column[fullest], None] - full[fullest]).sum(axis=0)
     return unused_s - float(np.median(unused_s)), longest
 
 
@@ -115,13 +122,17 @@ def _types(problem: Problem, option: int) -> Ints:
     return np.arange(problem.block_start[option], problem.block_start[option + 1])
 
 
-def _apply(levelling: SiteLevelling, cut: _Cut, new: Ints) -> bool:
+def _apply(state: SearchState, levelling: SiteLevelling, cut: _Cut, new: Ints) -> bool:
     """Hold a table in another cut, whose blocks are `new`, if the sites come to be level again; return whether so. They
-    are where its blocks are, and on the emptiest of the other sites."""
+    are where its blocks are, and on others drawn at random; these sites, and some more, share their small blocks
+    anew."""
     old, bins = levelling.of_table(cut.table), levelling.bins
     if len(new) <= len(old) or len(new) > len(bins.load) or not levelling.fits(new):
         return False
     own = np.unique(bins.place[old])
     others = np.setdiff1d(np.arange(len(bins.load)), own)
-    emptiest = others[np.argsort(bins.load[others].sum(axis=1), kind="stable")]
-    return levelling.replace(old, new, np.concatenate([own, emptiest])[: len(new)])
+    for _ in range(ATTEMPTS):
+        sites = np.concatenate([own, state.random.permutation(others)])
+        if levelling.replace(old, new, sites[: len(new)], np.sort(sites[: len(new) + BESIDE])):
+            return True
+    return False

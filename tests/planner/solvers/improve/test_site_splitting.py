@@ -9,11 +9,12 @@ from planner.formulation.policy import Policy
 from planner.problem.arrays import Problem
 from planner.problem.integrality import integrality_floors
 from planner.problem.load_state import load_state
-from planner.problem.numbers import Floats
+from planner.problem.numbers import Floats, Ints
 from planner.problem.placement import Placement
 from planner.problem.site_bins import MANY
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.improve.improver import Improver
+from planner.solvers.improve.site_splitting import _unused
 from planner.solvers.lower_bound import relaxed_optimum
 from tests.oracles.instances import node_group, topology, workload
 
@@ -31,6 +32,30 @@ def _problem(most: int) -> Problem:
     return build_problem(model, enumerate_options(model, policy))
 
 
+def _among_others() -> tuple[Problem, Placement]:
+    """A narrow table of many ids whole on the first node, beside it as many others as on every node: elsewhere of many
+    ids, here of few, so that only what is sent is level."""
+    each = 24
+    tables: list[dict[str, object]] = [{"rows": 20_000, "dim": 256, "pooling_factor": 1200}]
+    tables += [{"rows": 20_000 + 137 * i, "dim": 512, "pooling_factor": 10 * (1 + i % 3)} for i in range(each)]
+    tables += [
+        {"rows": 20_000 + 137 * i, "dim": 512, "pooling_factor": 10 * (4 + i % 8)} for i in range(each * (MANY - 1))
+    ]
+    model = cost_model("physical", topology(node_group("a", nodes=MANY, ranks=2, hbm_bytes=16e9)), workload(tables))
+    policy = Policy(tiers=("hbm",), shardings=("table_row_wise", "grid_shard"))
+    problem = build_problem(model, enumerate_options(model, policy))
+    blocks = _whole(problem)
+    elsewhere = 1 + np.arange(len(blocks)) % (MANY - 1)
+    return problem, Placement(blocks, np.where(problem.table_of_block[blocks] > each, elsewhere, 0))
+
+
+def _whole(problem: Problem) -> Ints:
+    """The block of each table that is whole on a node."""
+    first = problem.block_start[:-1]
+    count = np.add.reduceat(problem.block_count, first)
+    return first[(count == 1) & problem.is_on_group[first]]
+
+
 def _value(problem: Problem) -> Floats:
     fluid = Fluid(problem, integrality_floors(problem))
     return fluid.choice_values(relaxed_optimum(fluid).multipliers)
@@ -38,8 +63,7 @@ def _value(problem: Problem) -> Floats:
 
 def _alone(problem: Problem) -> Improver:
     """Every table whole on a node: the first one alone on the first node, all others on the next one each."""
-    count = np.add.reduceat(problem.block_count, problem.block_start[:-1])
-    blocks = problem.block_start[:-1][(count == 1) & problem.is_on_group[problem.block_start[:-1]]]
+    blocks = _whole(problem)
     places = 1 + np.arange(len(blocks)) % (MANY - 1)
     return Improver(problem, Placement(blocks, np.where(problem.table_of_block[blocks] > 0, places, 0)), 0)
 
@@ -69,6 +93,36 @@ def test_a_large_block_is_cut_and_the_step_gets_shorter() -> None:
     assert improver.best_s < 0.999 * before_s
     improver.merge_cuts(value)
     assert len(_blocks(problem, improver.state.placement(), 0)) == len(blocks)
+
+
+def test_small_blocks_beside_a_large_one_go_where_its_other_part_comes_from() -> None:
+    """Swaps of single blocks do not level the nodes: what the first one has too many of is of few ids and wide."""
+    problem, placement = _among_others()
+    improver = Improver(problem, placement, 0)
+    before_s = improver.best_s
+    assert improver.split_cuts(_value(problem))
+    state = load_state(problem, improver.state.placement())
+    assert np.allclose(state.load, improver.state.loads.load)
+    assert state.overflow_bytes() == 0
+    for _ in range(20):
+        improver.balance_sites()
+    assert improver.best_s < 0.99 * before_s
+
+
+def test_what_a_site_leaves_to_others_is_of_the_resource_that_is_fullest_on_average() -> None:
+    """Another one that is full there alone does not hide it."""
+    problem = _problem(120)
+    state = _alone(problem).state
+    extent = int(problem.block_extent[state.group_block[0]])
+    before_s, longest = _unused(state, extent)
+    assert before_s.argmax() == 0
+    mean = state.loads.load.mean(axis=1)
+    for stage in np.unique(problem.stage_of_column).tolist():
+        columns = np.flatnonzero(problem.stage_of_column == stage)
+        emptier = columns[mean[columns] < 0.9 * mean[columns].max()]
+        state.loads.load[emptier[:1], :2] = longest[stage]
+    after_s, _ = _unused(state, extent)
+    assert np.allclose(after_s, before_s)
 
 
 @pytest.mark.parametrize(("most", "more_s"), [(4, 0.0), (120, 1.0)])
