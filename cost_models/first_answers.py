@@ -44,7 +44,7 @@ def asking(blocks: Blocks, kinds: Sequence[RankKind]) -> NDArray[np.bool_]:
     """[n] whether misses of blocks wait for such a memory."""
     late = {memory for kind in kinds for memory, rates in kind.memories.items() if rates.latency_s}
     asks: NDArray[np.bool_] = np.isin(HOME[blocks.tier], [MEMORY_TIERS.index(memory) for memory in late])
-    return asks & IS_CACHED[blocks.tier]
+    return np.asarray(asks & IS_CACHED[blocks.tier])
 
 
 def must_ask(table_bytes: float, kinds: Sequence[RankKind]) -> bool:
