@@ -19,7 +19,7 @@ from cost_models.batch_copy import COPY_CONTENTION, CopyLine
 from cost_models.evaluation import Evaluation
 from cost_models.exchange_lines import Case, ExchangeLine
 from cost_models.exchanged import OUTPUTS, Exchanged
-from cost_models.first_answers import CACHE_FETCH, AnswerLine, unasked_s
+from cost_models.first_answers import BEYOND, CACHE_FETCH, AnswerLine, asking, first_answer_s
 from cost_models.joint_lines import JointLine
 from cost_models.kinds import RankKind
 from cost_models.model import CostModel
@@ -41,6 +41,8 @@ class CostsAtLines(CostModel):
     that there are shares of, in each stage in which one shows."""
     _unshared_loads: Floats
     """[K, C] of what is prefetched the rest."""
+    _answer_loads: Floats
+    """[K, C] of what is prefetched what placements wait for first answers, before shares (see `first_answers`)."""
     kinds: tuple[RankKind, ...]
     exchanged: Exchanged | None = None
     """The lines of stages that exchange, by whether anything is exchanged; None where all are of whatever is."""
@@ -56,12 +58,13 @@ class CostsAtLines(CostModel):
     def _take_lines(self, protocols: tuple[int, ...]) -> None:
         self.protocols, self.constants = protocols, self._beside.copy()
         for stage, number in zip(self.protocol_stages, protocols, strict=True):
-            if stage != PREFETCH:
+            if stage in self.stages:
                 self.constants[self.stages.index(stage)] += self.lines_of(stage)[number].latency_s
         own = self.exchanged
         self.base_loads = self._base_loads if own is None else own.base_loads(self._base_loads, self.case)
         if PREFETCH in self.protocol_stages:
-            self.base_loads = self.base_loads * self.shares_at(protocols) + self._unshared_loads
+            loads = self.base_loads + self.answer_loads(protocols)
+            self.base_loads = loads * self.shares_at(protocols) + self._unshared_loads
 
     @abstractmethod
     def prefetch_shares(self, line: PrefetchLine) -> Floats:
@@ -74,6 +77,16 @@ class CostsAtLines(CostModel):
         line = self.own_lines_of(PREFETCH)[protocols[self.protocol_stages.index(PREFETCH)]]
         assert isinstance(line, PrefetchLine)
         return self.prefetch_shares(line)
+
+    def answer_loads(self, protocols: tuple[int, ...]) -> Floats:
+        """[K, C] what ranks wait for first answers beside the step before, at some lines, before shares of it."""
+        asks = CACHE_FETCH in self.protocol_stages and protocols[self.protocol_stages.index(CACHE_FETCH)]
+        return self._answer_loads if asks else np.zeros_like(self._answer_loads)
+
+    @property
+    def answer_columns(self) -> list[int]:
+        """The columns in which these waits show; other lines change what every rank has of blocks in them."""
+        return np.flatnonzero(self._answer_loads.any(axis=0)).tolist()
 
     @property
     def latencies(self) -> Floats:
@@ -91,9 +104,12 @@ class CostsAtLines(CostModel):
         """Add to what blocks cost on a kind of rank, [n, C] each of the three parts, what they wait for."""
         self._add_waits_of_exchanges(blocks, kind, parts)
         if CACHE_FETCH in self.protocol_stages and not self._own_line(CACHE_FETCH):
-            stage = self.stages.index(CACHE_FETCH)
-            columns = [c for c, column in enumerate(self.columns) if column.stage == stage]
-            parts[2][:, columns] += unasked_s(blocks, self.kinds)[:, None]
+            which, beyond = np.flatnonzero(asking(blocks, self.kinds)), BEYOND * self._answer_loads[kind]
+            if CACHE_FETCH in self.stages:
+                stage = self.stages.index(CACHE_FETCH)
+                of_stage = np.array([column.stage == stage for column in self.columns])
+                beyond = np.where(of_stage, BEYOND * first_answer_s(self.kinds), 0.0)
+            parts[2][which] += beyond
 
     def _add_waits_of_exchanges(self, blocks: Blocks, kind: int, parts: Sequence[Floats]) -> None:
         if self.exchanged is not None:
@@ -136,9 +152,12 @@ class CostsAtLines(CostModel):
 
     def _numbers_of(self, placed: PlacedShards) -> list[Sequence[int]]:
         """The lines of each stage that exchanges, by number, that a placement may take."""
-        own, every = self.exchanged, [range(len(self.lines_of(stage))) for stage in self.protocol_stages]
+        own = self.exchanged
+        every: list[Sequence[int]] = [range(len(self.lines_of(stage))) for stage in self.protocol_stages]
+        if CACHE_FETCH in self.protocol_stages:
+            every[self.protocol_stages.index(CACHE_FETCH)] = [int(asking(placed.blocks, self.kinds).any())]
         if own is None:
-            return [*every]
+            return every
         case, stages = own.case_of(placed.blocks), zip(self.protocol_stages, every, strict=True)
         return [own.numbers(stage, case) if stage in own.usual else numbers for stage, numbers in stages]
 
@@ -153,7 +172,7 @@ class CostsAtLines(CostModel):
         if len(self.all_protocols) == 1:
             return self
         numbers = self._numbers_of(placed)
-        where, seconds = [self.stages.index(stage) for stage in self.protocol_stages if stage != PREFETCH], []
+        where, seconds = [self.stages.index(stage) for stage in self.protocol_stages if stage in self.stages], []
         for n in range(max(map(len, numbers[: len(where)]), default=0)):
             model = self.at_protocols(tuple(of_stage[min(n, len(of_stage) - 1)] for of_stage in numbers))
             load, none = model._placed(placed, model.exchange_costs)
@@ -166,11 +185,12 @@ class CostsAtLines(CostModel):
         return found._with_best_share(found._placed(placed, found.block_costs)[0])
 
     def other_shares(self, protocols: tuple[int, ...]) -> list[tuple[int, ...]]:
-        """The lines that differ in nothing but in what shows of what is prefetched in which stage."""
+        """The lines that differ in nothing but in what is prefetched: what shows in which stage, and first answers."""
         if PREFETCH not in self.protocol_stages:
             return []
-        *exchanges, own = protocols  # the last are those of the share
-        return [(*exchanges, n) for n in range(len(self.lines_of(PREFETCH))) if n != own]
+        stages = zip(self.protocol_stages, protocols, strict=True)
+        numbers = [(n,) if stage in self.stages else range(len(self.lines_of(stage))) for stage, n in stages]
+        return [other for other in itertools.product(*numbers) if other != protocols]
 
     def _with_best_share(self, load: Floats) -> Self:
         """The same at the share of what is prefetched with which lookup and update take least, where ranks bring these
@@ -178,7 +198,7 @@ class CostsAtLines(CostModel):
         if PREFETCH not in self.protocol_stages:
             return self
         stages, seconds = [self.stages.index(LOOKUP), self.stages.index(UPDATE)], list[float]()
-        choices = sorted([self.protocols, *self.other_shares(self.protocols)])
+        choices = [(*self.protocols[:-1], n) for n in range(len(self.lines_of(PREFETCH)))]  # the last is the share's
         unshared, none = self._unshared_loads[self.kind_of_rank], np.zeros((len(load), 0))
         whole = (load - unshared) / self.shares_at(self.protocols)
         for choice in choices:

@@ -15,6 +15,7 @@ import numpy as np
 
 from cost_models.cost_arrays import BlockCosts, BlockMemory, Column
 from cost_models.costs_at_lines import Line
+from cost_models.first_answers import CACHE_FETCH
 from cost_models.joint_lines import JointLine, alike, at_once, in_turn
 from cost_models.prefetch_lines import PREFETCH
 from cost_models.resources import STASHES, Resource
@@ -153,7 +154,7 @@ class MixedCosts(StepCosts):
             stage: [model.own_lines_of(stage) if stage in model.protocol_stages else () for model in models]
             for stage in self.protocol_stages
         }
-        ways = {REPLICA_SYNC: in_turn, PREFETCH: alike}
+        ways = {REPLICA_SYNC: in_turn, CACHE_FETCH: alike, PREFETCH: alike}
         return {stage: ways.get(stage, at_once)(each) for stage, each in of_models.items()}
 
     def lines_of(self, stage: str) -> Sequence[Line]:

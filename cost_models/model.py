@@ -231,8 +231,13 @@ class CostModel(ABC):
         """[C] what shows in each column of what it carries at some lines; see `prefetch_lines`."""
         return np.ones(len(self.columns))
 
+    @property
+    def answer_columns(self) -> list[int]:
+        """The columns in which waits for first answers of what is prefetched show (see `first_answers`)."""
+        return []
+
     def other_shares(self, protocols: tuple[int, ...]) -> list[tuple[int, ...]]:  # noqa: ARG002
-        """The lines that differ in nothing but in what shows of what is prefetched in which stage."""
+        """The lines that differ in nothing but in what is prefetched: what shows in which stage, and first answers."""
         return []
 
     @property

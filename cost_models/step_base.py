@@ -65,6 +65,8 @@ class StepBase:
     """[K, C] seconds on each rank's resources."""
     unshared: Floats = field(init=False)
     """[K, C] what comes on top of them, of what is prefetched, whatever share of that shows in which stage."""
+    answers: Floats = field(init=False)
+    """[K, C] what placements wait for first answers beside the step before, where that is a law of its own."""
     begins: Floats = field(init=False)
     """[K, C] the part of them in which nothing is done yet."""
     dense: tuple[DensePass, ...] = field(init=False)
@@ -91,6 +93,10 @@ class StepBase:
         self.constants = self.schedule.overheads.copy()
         self.loads = self._own_loads()
         self.unshared, self.begins = np.zeros_like(self.loads), np.zeros_like(self.loads)
+        self.answers = np.zeros_like(self.loads)
+        if self.answers_apart and self.schedule.is_prefetched:
+            for k, kind in enumerate(self.kinds):
+                self._put(self.answers[k], "cache_fetch", _in_step(FETCHES, first_answer_s([kind]), kind), k)
 
     def _own_loads(self) -> Floats:
         """[K, C] launches, first answers, the dense part."""

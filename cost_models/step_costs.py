@@ -137,7 +137,7 @@ class StepCosts(StepMemory):
         of_lines = REPLICA_SYNC, *EXCHANGE_OF
         self.protocol_stages = tuple(stage for stage in self.schedule.collectives if stage in of_lines)
         self.protocol_stages += (COPY_CONTENTION,) * self.copy_meets_rows
-        answers_apart = replicas is None and CACHE_FETCH in self.stages and first_answer_s(self.kinds) > 0
+        answers_apart = CACHE_FETCH in self.schedule.stage_of_term and first_answer_s(self.kinds) > 0
         self.protocol_stages += (CACHE_FETCH,) * answers_apart
         self.protocol_stages += (PREFETCH,) * (self.schedule.is_prefetched and bool(self.schedule.columns_ahead))
         inputs = topology, workload, self.tables, self.kinds, self.batching, self.schedule, software, replication
@@ -149,6 +149,7 @@ class StepCosts(StepMemory):
         self._beside: Floats = self.base.constants  # without the latencies of exchanges
         self._base_loads: Floats = self.base.loads
         self._unshared_loads: Floats = self.base.unshared
+        self._answer_loads: Floats = self.base.answers
         self.device_begins: Floats = self.base.begins
         if not self.schedule.has_towers and replicas is None:
             exchanging = [stage for stage in self.protocol_stages if stage in EXCHANGE_OF]
@@ -211,7 +212,7 @@ class StepCosts(StepMemory):
         if stage == COPY_CONTENTION:
             return self.batch_copy.lines(self.loaded_bytes_per_sample)
         if stage == CACHE_FETCH:
-            return answer_lines(self.kinds)
+            return answer_lines(self.kinds, is_prefetched=self.schedule.is_prefetched)
         return LINES if stage == PREFETCH else self.exchange_lines_of(stage)
 
     def shown_in(self, hidden: str) -> tuple[str, ...]:
@@ -347,7 +348,7 @@ class StepCosts(StepMemory):
     def exchange_costs(self, blocks: Blocks, kind: int) -> BlockCosts:
         """What blocks exchange, wait for the copy of a batch and fetch after first answers; no bytes."""
         terms = self._exchange_terms(blocks, kind) | self._copy_terms(lambda: self._lookup(blocks, kind))
-        if CACHE_FETCH in self.protocol_stages:
+        if CACHE_FETCH in self.protocol_stages and CACHE_FETCH in self.stages:
             terms[CACHE_FETCH] = self._lookup(blocks, kind).fetches(is_prefetched=False)
         parts = self._summed(terms, len(blocks), kind)
         self._add_waits(blocks, kind, parts)

@@ -2,7 +2,7 @@
 
 What blocks exchange in a stage depends on that stage's own line alone, but where lines are those of no exchange: of
 stages with three lines each there are many choices, and three numbers of a line. Of what is prefetched other lines show
-another share of the same seconds.
+another share of the same seconds; what blocks wait for that ask for misses is all that others change there.
 """
 
 from collections.abc import Sequence
@@ -11,8 +11,8 @@ from dataclasses import replace
 import numpy as np
 
 from cost_models.exchange_lines import Case
+from cost_models.first_answers import CACHE_FETCH
 from cost_models.model import CostModel
-from cost_models.prefetch_lines import PREFETCH
 from planner.formulation.options import Options, exchange_seconds
 from planner.problem.arrays import Problem
 from planner.problem.numbers import Floats
@@ -35,7 +35,7 @@ def at_lines(problem: Problem, model: CostModel, options: Options, before: Proto
             for column in others.tolist():
                 if here[..., column].any() or there[..., column].any():  # columns of zeros take no memory
                     there[..., column] = here[..., column]
-    return _with_seconds(problem, model, parts, before)
+    return _with_seconds(problem, model, options, parts, before)
 
 
 class SecondsAtLines:
@@ -57,18 +57,18 @@ class SecondsAtLines:
             columns = np.flatnonzero(np.isin(problem.stage_of_column, stages))
             for part, seconds in zip(parts, there, strict=True):
                 part[:, :, columns] = seconds[:, :, columns]
-        return _with_seconds(problem, model, parts, before)
+        return _with_seconds(problem, model, options, parts, before)
 
 
 def _stages(model: CostModel) -> dict[str, int]:
-    """The stages with lines of their own, by name and number; shares of what is prefetched have none."""
-    return {stage: model.stages.index(stage) for stage in model.protocol_stages if stage != PREFETCH}
+    """The stages with lines of their own, by name and number; what is prefetched has none."""
+    return {stage: model.stages.index(stage) for stage in model.protocol_stages if stage in model.stages}
 
 
 def _are_of_same_exchanges(model: CostModel, before: Protocols) -> bool:
-    """Whether a model differs from that at other lines in nothing but the share of what is prefetched."""
+    """Whether a model differs from that at other lines in nothing but what is prefetched."""
     pairs = zip(model.protocol_stages, model.protocols, before, strict=True)
-    return all(own == other for stage, own, other in pairs if stage != PREFETCH)
+    return all(own == other for stage, own, other in pairs if stage in model.stages)
 
 
 def without_sums(problem: Problem, model: CostModel, options: Options) -> Problem:
@@ -86,7 +86,9 @@ def _seconds_at(number: int, model: CostModel, options: Options) -> tuple[Floats
     return exchange_seconds(model.at_protocols(tuple(numbers.tolist())), options)
 
 
-def _with_seconds(problem: Problem, model: CostModel, parts: Sequence[Floats], before: Protocols) -> Problem:
+def _with_seconds(
+    problem: Problem, model: CostModel, options: Options, parts: Sequence[Floats], before: Protocols
+) -> Problem:
     """The problem with what its blocks, the three parts of it, and what is there before any, take at the lines of a
     model; what is prefetched shows in `parts` as it does at the lines `before`."""
     more = model.shares_at(model.protocols) / model.shares_at(before)
@@ -95,6 +97,10 @@ def _with_seconds(problem: Problem, model: CostModel, parts: Sequence[Floats], b
             if part[..., column].any():
                 part[..., column] *= more[column]
     fixed, by_rows, everywhere = parts
+    if model.answer_columns:
+        numbers = model.protocol_stages.index(CACHE_FETCH)
+        if model.protocols[numbers] != before[numbers]:
+            everywhere[..., model.answer_columns] = exchange_seconds(model, options)[2][..., model.answer_columns]
     return replace(
         problem,
         stage_constants=model.constants,

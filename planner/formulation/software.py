@@ -9,6 +9,7 @@ from cost_models.model import CostModel
 from cost_models.workload.models import MODES, Workload
 from planner.formulation.checkpoint_choices import with_settled_checkpointing
 from planner.formulation.dense_choices import with_settled_sharding
+from planner.formulation.host_beside import host_beside
 from planner.formulation.long_bags import long_bags
 from planner.formulation.policy import Policy
 from planner.formulation.slow_widths import slow_widths
@@ -78,8 +79,10 @@ def software_warnings(workload: Workload, policy: Policy, stepped_on: Topology |
     """What a reader must know of what a plan is priced with; mostly nothing. `stepped_on` as in `input_warnings`."""
     of_tables = (*_of_duplicates(workload), *unused_of_tables(workload))
     of_dense = (*unused_of_dense(workload.dense), *slow_widths(workload))
-    of_tables += tuple(long_bags(priced_as_run(workload, policy), stepped_on))
-    return (*_of_software(workload, policy), *of_tables, *of_dense, *unused_of_ingestion(workload))
+    priced = priced_as_run(workload, policy)
+    of_tables += tuple(long_bags(priced, stepped_on))
+    beside = (*unused_of_ingestion(workload), *host_beside(priced, stepped_on))
+    return (*_of_software(workload, policy), *of_tables, *of_dense, *beside)
 
 
 def _of_duplicates(workload: Workload) -> tuple[str, ...]:

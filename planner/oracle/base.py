@@ -261,7 +261,8 @@ class Base:
 
     def loads(self, protocols: tuple[int, ...], fixed: FixedParts) -> Floats:
         """[n, C] what a rank brings to its resources before any table of candidates, at some protocols."""
-        return fixed.loads[:, 0] * self.model.shares_at(protocols) + fixed.unshared[:, 0]
+        loads = fixed.loads[:, 0] + self.model.answer_loads(protocols)[0]
+        return np.asarray(loads * self.model.shares_at(protocols) + fixed.unshared[:, 0])
 
     def latency_s(self, protocols: tuple[int, ...], fixed: FixedParts) -> Floats:
         """[n] latencies of the exchanges of candidates at some protocols; where rows wait for all that is left of the

@@ -222,7 +222,7 @@ class LayerRelaxation:
         bytes_of_tier = np.where(np.arange(len(at.problem.base_bytes)) == MEMORY_HBM, self._other_bytes, 0.0)
         own, loads = at.model.exchanged, self._other_loads
         loads = loads if own is None else own.base_loads(loads, at.model.case)
-        loads = loads * at.model.shares_at(protocols)
+        loads = (loads + at.model.answer_loads(protocols)) * at.model.shares_at(protocols)
         return replace(at.problem, base_loads=loads, base_bytes=bytes_of_tier, stage_constants=constants)
 
     @cached_property

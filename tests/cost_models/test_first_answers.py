@@ -1,10 +1,13 @@
 """First answers of remote hosts: waited for once, by placements that have rows there, and by no other."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from benchmarks.validation.ranking import random_shards
 from cost_models.first_answers import CACHE_FETCH
+from cost_models.replicas import ReplicaRule, Replicas
 from cost_models.shards import DDR_CACHED, HBM, REMOTE_CACHED, TABLE_WISE, Blocks, PlacedShards
 from cost_models.simulator.simulation import simulate
 from cost_models.step import StepModel
@@ -24,10 +27,10 @@ def cluster(latency_s: float = LATENCY_S, hbm_bytes: float = 40e9, ddr_bytes: fl
     return made.model_copy(update={"nodes": (group,)})
 
 
-def model_of(latency_s: float = LATENCY_S, **fields: object) -> StepModel:
+def model_of(latency_s: float = LATENCY_S, replicas: Replicas | None = None, **fields: object) -> StepModel:
     table = {"rows": ROWS, "dim": 64, "pooling_factor": 10, "zipf_alpha": 1.05}
     asked = {"global_batch": 4096, "pipeline": "none", "embedding": {"optimizer": "rowwise_adagrad"}, **fields}
-    return StepModel(cluster(latency_s), workload([table] * RANKS, **asked))
+    return StepModel(cluster(latency_s), workload([table] * RANKS, **asked), replicas=replicas)
 
 
 def placed(*tiers: int) -> PlacedShards:
@@ -47,6 +50,48 @@ def test_who_asks_nothing_waits_for_nothing(tiers: tuple[int, ...], fields: dict
     assert step_s == pytest.approx(simulate(slow.topology, slow.workload, placed(*tiers)).step_s, rel=0.02)
 
 
+@pytest.mark.parametrize("tiers", [(HBM,) * 4, (HBM, DDR_CACHED, HBM, HBM), (DDR_CACHED,) * 4], ids=str)
+@pytest.mark.parametrize("overhead", ["0us", "7ms"])
+def test_who_asks_nothing_beside_the_step_before_waits_for_nothing(tiers: tuple[int, ...], overhead: str) -> None:
+    """Prefetching, whatever hides it; 1.129 ms were estimated of 0.416 simulated."""
+    slow, quick = (model_of(latency_s, pipeline="prefetch", overhead=overhead) for latency_s in (LATENCY_S, 1e-9))
+    step_s = slow.evaluate(placed(*tiers)).step_s
+    assert step_s == pytest.approx(quick.evaluate(placed(*tiers)).step_s, rel=1e-12)
+    assert step_s == pytest.approx(simulate(slow.topology, slow.workload, placed(*tiers)).step_s, rel=0.02)
+
+
+@pytest.mark.parametrize("remote", [1, 4])
+def test_who_asks_waits_once_beside_the_step_before(remote: int) -> None:
+    """For what lookup and update do not hide of it, a share in each: nothing beside an overhead of 7 ms, and more than
+    half of a millisecond without any."""
+    tiers = [REMOTE_CACHED] * remote + [HBM] * (RANKS - remote)
+    for overhead, least_s, most_s in (("7ms", 0.0, 0.0), ("0us", LATENCY_S / 2, LATENCY_S)):
+        slow, quick = (model_of(latency_s, pipeline="prefetch", overhead=overhead) for latency_s in (LATENCY_S, 1e-9))
+        waited, without = (model.evaluate(placed(*tiers)).step_s for model in (slow, quick))
+        assert least_s - 1e-12 <= waited - without <= most_s + 1e-12
+        assert waited == pytest.approx(simulate(slow.topology, slow.workload, placed(*tiers)).step_s, rel=0.1)
+
+
+@pytest.mark.parametrize("pipeline", ["none", "prefetch"])
+@pytest.mark.parametrize("some", [False, True], ids=["all tables", "one table"])
+def test_copies_wait_where_they_ask(pipeline: str, some: bool) -> None:
+    """Of all tables, or of one, on two ranks each: no longer than for one answer."""
+    rules = (ReplicaRule(tables=("t0",), factor=2),) if some else ()
+    replicas = Replicas.model_validate({"factor": 1 if some else 2, "rules": rules})
+    models = [model_of(latency_s, replicas, pipeline=pipeline, overhead="0us") for latency_s in (LATENCY_S, 1e-9)]
+    rank = np.array([0, 1, 2, 3]) if some else np.array([0, 1, 0, 1])
+    for tier in (HBM, DDR_CACHED, REMOTE_CACHED):
+        whole = replace(placed(tier, HBM, HBM, HBM), rank=rank)
+        if some:
+            each = np.array([0, 0, 1, 2, 3])  # the shard on rank 0 is on rank 1, too
+            opens, ranks = np.array([True, False, True, True, True]), np.array([0, 1, 1, 2, 3])
+            whole = PlacedShards(whole.blocks.take(each), ranks, whole.rows[each], opens)
+        slow_s, quick_s = (model.evaluate(whole).step_s for model in models)
+        asks = tier == REMOTE_CACHED
+        assert slow_s - quick_s == pytest.approx(LATENCY_S if asks else 0.0, rel=0.5, abs=1e-12)
+        assert slow_s - quick_s < LATENCY_S * (1 + 1e-9)
+
+
 @pytest.mark.parametrize("remote", [1, 4])
 def test_who_asks_waits_once(remote: int) -> None:
     """However many tables have rows there."""
@@ -60,9 +105,10 @@ def test_who_asks_waits_once(remote: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_no_line_costs_a_placement_less_than_its_own(seed: int) -> None:
+@pytest.mark.parametrize("fields", [{}, {"pipeline": "prefetch"}, {"pipeline": "prefetch", "overhead": "0us"}], ids=str)
+def test_no_line_costs_a_placement_less_than_its_own(seed: int, fields: dict[str, object]) -> None:
     """So that the least bound over all lines is one of every placement."""
-    model, random = model_of(), np.random.default_rng(seed)
+    model, random = model_of(**fields), np.random.default_rng(seed)
     shards = random_shards(model, random, (TABLE_WISE,))
     tier = random.choice([HBM, DDR_CACHED, REMOTE_CACHED], RANKS)[shards.blocks.table]
     blocks = Blocks(
@@ -76,11 +122,14 @@ def test_no_line_costs_a_placement_less_than_its_own(seed: int) -> None:
 
 
 @pytest.mark.parametrize(("hbm_bytes", "ddr_bytes", "asks"), [(40e9, 100e9, False), (2e9, 1e8, True)])
-@pytest.mark.parametrize("software", ["torchrec", "hugectr"])
-def test_plans(software: str, hbm_bytes: float, ddr_bytes: float, asks: bool) -> None:
+@pytest.mark.parametrize(
+    ("software", "pipeline"), [("torchrec", "none"), ("hugectr", "none"), ("torchrec", "prefetch")]
+)
+def test_plans(software: str, pipeline: str, hbm_bytes: float, ddr_bytes: float, asks: bool) -> None:
     """Bounded and verified: of tables that fit beside the ranks nothing waits, of others once."""
     tables = [{"rows": 8 * ROWS, "dim": 64, "pooling_factor": 10, "zipf_alpha": 1.05}] * (6 if asks else 4)
-    asked = workload(tables, global_batch=4096, pipeline="none", software=software)
+    fields = {"overhead": "0us"} if pipeline == "prefetch" else {}
+    asked = workload(tables, global_batch=4096, pipeline=pipeline, software=software, **fields)
     steps = {}
     for latency_s in (LATENCY_S, 1e-9):
         found = plan(cluster(latency_s, hbm_bytes, ddr_bytes), asked, effort=0)
@@ -90,9 +139,4 @@ def test_plans(software: str, hbm_bytes: float, ddr_bytes: float, asks: bool) ->
         assert any(table.tier == "remote_cached" for table in found.tables) is asks
         steps[latency_s] = found.objective.step_s
     expected = LATENCY_S if asks else 0.0
-    assert steps[LATENCY_S] - steps[1e-9] == pytest.approx(expected, rel=0.2, abs=1e-8)
-
-
-def test_prefetched_misses_have_the_wait_as_a_load() -> None:
-    """Beside the dense part, which hides it."""
-    assert CACHE_FETCH not in model_of(pipeline="prefetch").protocol_stages
+    assert steps[LATENCY_S] - steps[1e-9] == pytest.approx(expected, rel=0.3, abs=1e-8)

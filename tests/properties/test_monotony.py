@@ -9,12 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.validation.ranking import random_shards
+from cost_models.model import CostModel
 from cost_models.registry import cost_model
+from cost_models.replicas import Replicas
 from cost_models.shards import (
     DATA_PARALLEL,
     DDR_CACHED,
     HBM,
+    HOME,
     IS_CACHED,
+    IS_SPLIT,
+    MEMORY_TIERS,
     PLACEMENT_TIERS,
     SHARDINGS,
     USUAL_SHARDINGS,
@@ -22,6 +27,7 @@ from cost_models.shards import (
     PlacedShards,
 )
 from cost_models.simulator.simulation import simulate
+from cost_models.stages import VectorExchange
 from tests.oracles.instances import node_group, topology, workload
 from topologies.cluster import Topology
 from topologies.documents import Record
@@ -62,10 +68,18 @@ class Case:
     tables: tuple[dict[str, Any], ...]
     fields: dict[str, Any]
     placed: PlacedShards = field(repr=False)
+    replicas: Replicas | None = None
+    exchange: VectorExchange = "flat"
+
+    @property
+    def model(self) -> CostModel:
+        """The physical model."""
+        asked = workload(self.tables, **self.fields)
+        return cost_model("physical", self.cluster, asked, exchange=self.exchange, replicas=self.replicas)
 
     def estimated_s(self) -> float:
         """The step in closed form."""
-        return cost_model("physical", self.cluster, workload(self.tables, **self.fields)).evaluate(self.placed).step_s
+        return self.model.evaluate(self.placed).step_s
 
     def played_s(self) -> float:
         """The step by the simulator."""
@@ -213,6 +227,138 @@ def test_slower_hardware(rate: str, case: Case, factor: float) -> None:
         return
     nodes = tuple(slower(group, RATES[rate], factor) for group in case.cluster.nodes)
     expect_no_shorter(replace(case, cluster=case.cluster.model_copy(update={"nodes": nodes})), case)
+
+
+BELOW = {
+    "PCIe": ("links", "pcie", "bandwidth"),
+    "SCM": ("host", "scm", "read_bandwidth"),
+    "SCM writes": ("host", "scm", "write_bandwidth"),
+    "remote hosts": ("remote", "bandwidth"),
+    "network of remote hosts": ("remote", "network_bandwidth"),
+    "front-end cards": ("links", "front_end", "bandwidth"),
+}
+"""Rates beside RATES of clusters with every memory."""
+WIDER: dict[str, dict[str, object]] = {
+    "tables": {"embedding": {"dtype": "fp32"}},
+    "vectors": {"communication": {"forward": "fp32"}},
+    "gradients": {"communication": {"backward": "fp32"}},
+    "dense part": {"dense": {"dtype": "fp32"}},
+    "products": {"dense": {"macs_per_sample": 20_000_000}},
+    "parameters": {"dense": {"parameters": 100_000_000}},
+}
+"""What is written over the fields of a job to make it more work, each for one more kind of work."""
+
+
+@st.composite
+def wide_cases(draw: st.DrawFn) -> Case:
+    """Tables in any of all memories, cached, split or stashed, pooled or not; also in groups of ranks with copies, or
+    exchanged through towers."""
+    ranks, nodes = draw(st.sampled_from([1, 2, 4])), draw(st.integers(1, 3))
+    group = node_group(
+        "a",
+        nodes=nodes,
+        ranks=ranks,
+        has_scale_up=draw(st.booleans()),
+        nic_bytes_per_s=draw(st.sampled_from([1e9, 12.5e9])),
+        ranks_per_switch=draw(st.sampled_from([1, ranks])),
+        ddr_bytes=1e12,
+        ssd_bytes=2e12,
+        scm_bytes=1e12,
+        remote_bytes=1e12,
+    )
+    remote = group["remote"]
+    assert isinstance(remote, dict)
+    remote["latency"] = draw(st.sampled_from(["20us", "500us"]))
+    cluster = topology(group)
+    tables = tuple(
+        {
+            "rows": int(10 ** draw(st.floats(2, 6.5))),
+            "dim": draw(st.sampled_from([8, 32, 128])),
+            "pooling_factor": float(draw(st.integers(1, 60))),
+            "zipf_alpha": draw(st.sampled_from([0.0, 0.6, 1.3])),
+            "pooled": draw(st.booleans()),
+        }
+        for _ in range(draw(st.integers(1, 6)))
+    )
+    fields = {
+        "global_batch": cluster.world_size * int(2 ** draw(st.floats(2, 12))),
+        "pipeline": draw(st.sampled_from(PIPELINES)),
+        "software": draw(st.sampled_from(["torchrec", "hugectr", "distributed-embeddings"])),
+        "mode": draw(st.sampled_from(["training", "training", "inference"])),
+        "communication": {"forward": "fp16", "backward": "bf16"},
+        "embedding": {"dtype": "fp16", "optimizer": draw(st.sampled_from(["sgd", "rowwise_adagrad", "adam"]))},
+        "dense": {
+            "macs_per_sample": int(10 ** draw(st.floats(4, 7))),
+            "parameters": int(10 ** draw(st.floats(3, 7.5))),
+            "dtype": draw(st.sampled_from(["tf32", "bf16"])),
+        },
+        **draw(st.sampled_from([{}, {"overhead": "0us"}])),
+    }
+    copied = [layout for layout, each in (("intra", ranks), ("inter", nodes)) if each % 2 == 0 and ranks * nodes > 2]
+    layout = draw(st.sampled_from([None, None, *copied]))
+    replicas = None if layout is None else Replicas.model_validate({"factor": 2, "layout": layout})
+    exchange = draw(st.sampled_from(["flat", "flat", "sptt"])) if ranks > 1 and replicas is None else "flat"
+    asked = cost_model("physical", cluster, workload(tables, **fields), exchange=exchange, replicas=replicas)
+    random = np.random.default_rng(draw(st.integers(0, 2**32)))
+    placed = anywhere(random_shards(asked, random, tuple(range(len(USUAL_SHARDINGS)))), random)
+    return Case(cluster, tables, fields, placed, replicas, exchange)
+
+
+def anywhere(placed: PlacedShards, random: np.random.Generator) -> PlacedShards:
+    """The same with tables that are not replicated in a few kinds of places, drawn from all of them."""
+    blocks, tables = placed.blocks, int(placed.blocks.table.max()) + 1
+    known = [n for n in range(len(PLACEMENT_TIERS)) if MEMORY_TIERS[HOME[n]] != "ssd" or IS_CACHED[n]]
+    tier = random.choice(random.choice(known, 3), tables)[blocks.table]
+    tier = np.where(blocks.sharding == DATA_PARALLEL, HBM, tier)
+    held = random.choice([0.003, 0.05, 0.5], tables)[blocks.table]
+    fraction = np.where(IS_CACHED[tier] | IS_SPLIT[tier], held, 0.0)
+    return replace(placed, blocks=replace(blocks, tier=tier, cache_fraction=fraction))
+
+
+def expect_no_shorter_estimate(worse: Case, case: Case) -> None:
+    """The step of the worse case is not estimated shorter."""
+    assert worse.estimated_s() >= case.estimated_s() * (1 - LAST_PLACES)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(case=wide_cases(), factor=factors)
+def test_a_larger_batch_of_tables_anywhere(case: Case, factor: float) -> None:
+    """With more samples in a step, or more ids in all bags, it is not estimated shorter."""
+    ranks = case.cluster.world_size
+    larger = -(-int(case.fields["global_batch"] * factor) // ranks) * ranks
+    expect_no_shorter_estimate(replace(case, fields={**case.fields, "global_batch": larger}), case)
+    tables = tuple({**table, "pooling_factor": table["pooling_factor"] * factor} for table in case.tables)
+    expect_no_shorter_estimate(replace(case, tables=tables), case)
+
+
+@pytest.mark.parametrize("what", WIDER)
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(case=wide_cases())
+def test_wider_formats_and_more_products_of_tables_anywhere(what: str, case: Case) -> None:
+    """With any of them it is not estimated shorter."""
+    worse = {name: {**case.fields[name], **more} for name, more in WIDER[what].items() if isinstance(more, dict)}
+    expect_no_shorter_estimate(replace(case, fields={**case.fields, **worse}), case)
+
+
+@pytest.mark.parametrize("rate", RATES | BELOW)
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(case=wide_cases(), factor=factors)
+def test_slower_memories_of_tables_anywhere(rate: str, case: Case, factor: float) -> None:
+    """With less of any rate it is not estimated shorter."""
+    nodes = tuple(slower(group, (RATES | BELOW)[rate], factor) for group in case.cluster.nodes)
+    worse = replace(case, cluster=case.cluster.model_copy(update={"nodes": nodes}))
+    expect_no_shorter_estimate(worse, case)
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(case=wide_cases(), factor=factors)
+def test_later_first_answers(case: Case, factor: float) -> None:
+    """With remote hosts that take longer to answer it is not estimated shorter."""
+    (group,) = case.cluster.nodes
+    assert group.remote is not None
+    later = group.remote.model_copy(update={"latency": group.remote.latency * factor})
+    nodes = (group.model_copy(update={"remote": later}),)
+    expect_no_shorter_estimate(replace(case, cluster=case.cluster.model_copy(update={"nodes": nodes})), case)
 
 
 @pytest.mark.parametrize("software", ["torchrec", "hugectr"])
