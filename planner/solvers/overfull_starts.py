@@ -16,7 +16,9 @@ from planner.problem.rounding import ROUNDING_BYTES
 from planner.solvers.bound.column_reduction import ReducedProblem, reduce_columns
 from planner.solvers.bound.cutting_planes import FluidSolution
 from planner.solvers.bound.fluid import Fluid
+from planner.solvers.construct.caps import blocks_for_nodes
 from planner.solvers.construct.greedy import place
+from planner.solvers.construct.node_packing import NodePacking
 from planner.solvers.construct.overfull import with_priced_memory
 from planner.solvers.construct.rounding import choose
 from planner.solvers.improve.local_search import LATER_SQUARINGS, OVERFULL_TRIAL_ROUNDS, SQUARINGS, LocalSearch
@@ -87,6 +89,24 @@ class OverfullStarts:
                 break
         return starts
 
+    def packed(self) -> list[Start]:
+        """Return the start whose tables are packed over nodes with memories of their own, if it comes to fit: where
+        blocks are large for a node's pool, no exchange of single ones leads there."""
+        fluid, relaxed = self._fluid, self._relaxed
+        packing = NodePacking(fluid, relaxed, blocks_for_nodes(fluid.problem, relaxed))
+        shared = np.array([len(np.unique(of)) < fluid.problem.world for of in fluid.problem.pool_of_rank])
+        if not packing.is_possible or not (self._tight & shared).any():
+            return []
+        overfull = self._overfull.problem
+        of_memory = LoadState(overfull).stage_seconds()[len(relaxed.stage_seconds) :]
+        aim = np.concatenate([relaxed.stage_seconds, of_memory])
+        placement = packing.placement(overfull, aim, self._incumbent.clock.is_over)
+        if placement is None or self._incumbent.is_done():
+            return []
+        only_ranks = [self._priced(factor, ~shared) for factor in (BYTE_PENALTY, HIGH_BYTE_PENALTY)]
+        start, _ = self._repaired(placement, *only_ranks)
+        return [] if start is None else [start]
+
     @cached_property
     def _overfull(self) -> ReducedProblem:
         """The problem with a penalty on bytes instead of limits."""
@@ -96,10 +116,12 @@ class OverfullStarts:
     def _highly_penalized(self) -> ReducedProblem:
         return self._priced(HIGH_BYTE_PENALTY)
 
-    def _priced(self, factor: float) -> ReducedProblem:
+    def _priced(self, factor: float, tiers: Bools | None = None) -> ReducedProblem:
+        """Return the problem with a penalty on bytes of all tight tiers, or of some of the `tiers` [M]."""
         seconds = (self._relaxed.multipliers.byte * self._fluid.capacity).sum(axis=0)
         least_s = np.where(self._tight, LEAST_WORTH * self._relaxed.bound_s, 0.0)
-        return reduce_columns(with_priced_memory(self._fluid.problem, factor * np.maximum(seconds, least_s)))
+        seconds = np.maximum(seconds, least_s) * (1.0 if tiers is None else tiers)
+        return reduce_columns(with_priced_memory(self._fluid.problem, factor * seconds))
 
     def _fitted(self, usable: Bools) -> Start | None:
         """Return an over-full start, improved until it fits, with ever less memory; None where it does not come to."""
@@ -120,17 +142,19 @@ class OverfullStarts:
                 break
         return best
 
-    def _repaired(self, placement: Placement) -> tuple[Start | None, float]:
+    def _repaired(
+        self, placement: Placement, overfull: ReducedProblem | None = None, penalized: ReducedProblem | None = None
+    ) -> tuple[Start | None, float]:
         """Balance an over-full start, then with a higher penalty, then with limits, until it fits; return None where it
-        does not.
+        does not. All tight tiers have penalties, or those of the problems `overfull` and, higher ones, `penalized`.
 
         Also the share by which the limits made its step longer.
         """
         problem, seed, improve = self._fluid.problem, self._seed, self._local.improve
-        placement, _ = improve(placement, seed, SQUARINGS, overfull=self._overfull)
+        placement, _ = improve(placement, seed, SQUARINGS, overfull=overfull or self._overfull)
         if load_state(problem, placement).overflow_bytes() > 0 and not self._incumbent.is_done():
-            few, penalized = REPAIR_ROUNDS, self._highly_penalized
-            placement, _ = improve(placement, seed, LATER_SQUARINGS, few, few, penalized)
+            few = REPAIR_ROUNDS
+            placement, _ = improve(placement, seed, LATER_SQUARINGS, few, few, penalized or self._highly_penalized)
         before = load_state(problem, placement)
         if before.overflow_bytes() > 0:
             placement, _ = improve(placement, seed, LATER_SQUARINGS, REPAIR_ROUNDS, 0)
