@@ -15,6 +15,7 @@ from planner.problem.arrays import Problem
 from planner.problem.load_state import LoadState
 from planner.problem.numbers import Bools, Floats, Ints
 from planner.problem.placement import Placement
+from planner.problem.sites import Sites
 from planner.solvers.bound.cutting_planes import FluidSolution
 from planner.solvers.bound.fluid import Fluid
 from planner.solvers.bound.programs import LinearProgram, Optimum
@@ -31,8 +32,10 @@ BYTE_FACTORS = (1.0, 3.0, 1e6)
 bytes."""
 FINER = 0.75
 """How much smaller the blocks of a way are at least to be kept beside a cheaper one."""
-HEADROOM_OF_RANKS, HEADROOM_OF_NODES = 0.997, 0.998
-"""Shares of the pools of single ranks, all of a node together, and of those of nodes that may be taken."""
+HEADROOM_OF_RANKS = 0.997
+"""Share of the pools of single ranks, all of a node together, that may be taken."""
+HEADROOMS_OF_NODES = (0.998, 0.996)
+"""Shares of those of nodes that may be taken, tried in turn."""
 OVERFULL = 4.0
 """What a whole pool too much costs, in steps."""
 ENOUGH = 5e-4
@@ -141,7 +144,7 @@ class NodePacking:
 
     # -- the programme -----------------------------------------------------------------------------------------------
 
-    def _write(self) -> None:
+    def _write(self, headroom: float) -> None:
         """Write the programme: stages as long as their busiest resource, were loads the same on all nodes."""
         problem, ways, nodes, columns = self._problem, self._ways, self._nodes, self._columns
         program = self._program = LinearProgram(maximize=False)
@@ -170,7 +173,7 @@ class NodePacking:
             at = columns + tier
             if not in_all[:, at].any():
                 continue
-            most = HEADROOM_OF_NODES if tier in self._shared else HEADROOM_OF_RANKS
+            most = headroom if tier in self._shared else HEADROOM_OF_RANKS
             filled = np.array(program.add_variables(nodes))
             program.add_row(np.append(filled, self._taken), np.append(np.ones(nodes), -small[:, at]), 0.0, 0.0)
             over, paid = program.add_variables(nodes), program.add_variables(nodes, is_counted=True)
@@ -190,9 +193,9 @@ class NodePacking:
 
     # -- the dive ----------------------------------------------------------------------------------------------------
 
-    def _decisions(self, is_over: Callable[[], bool]) -> list[_Decision] | None:
+    def _decisions(self, headroom: float, is_over: Callable[[], bool]) -> list[_Decision] | None:
         """One for each table; None where a solver ends otherwise, or time is over."""
-        self._write()
+        self._write(headroom)
         found, decided = self._solved(), dict[int, _Decision]()
         room = np.ones((len(self._problem.pool_capacity), self._nodes))
         for table in np.argsort(-self._size, kind="stable").tolist():
@@ -283,10 +286,15 @@ class NodePacking:
 
     # -- placing -----------------------------------------------------------------------------------------------------
 
-    def placement(self, priced: Problem, stage_seconds: Floats, is_over: Callable[[], bool]) -> Placement | None:
+    def placement(
+        self, priced: Problem, stage_seconds: Floats, headroom: float, is_over: Callable[[], bool]
+    ) -> Placement | None:
         """Return all blocks on ranks of their nodes; None where nothing is found. In `priced`, the same problem, pools
-        may be a little too full, at a cost; its stages aim at `stage_seconds`."""
-        decisions = self._decisions(is_over)
+        may be a little too full, at a cost; its stages aim at `stage_seconds`.
+
+        Of pools of nodes the share `headroom` may be taken.
+        """
+        decisions = self._decisions(headroom, is_over)
         if decisions is None:
             return None
         blocks, node = self._on_nodes(decisions)
@@ -303,8 +311,10 @@ class NodePacking:
             sites = priced.sites_of(block)
             of_site = sites.sum(growth)
             site = int(of_site.argmin())
-            if of_site[site] == np.inf:
-                return None
+            if of_site[site] == np.inf:  # balancing makes room
+                site = int(
+                    np.where(priced.node_of_rank[sites.first] == node[i], _least_left(partial, sites), -1e300).argmax()
+                )
             partial.put(block, site, sites.members(site))
         return partial.finished()[0]
 
@@ -334,6 +344,14 @@ class NodePacking:
             items.append((part, node))
         pairs = np.array(items, dtype=np.int64)
         return pairs[:, 0], pairs[:, 1]
+
+
+def _least_left(partial: PartialPlacement, sites: Sites) -> Floats:
+    """[N] bytes that are left in the pool of each site's ranks, of single ranks, that has least."""
+    problem = partial.problem
+    single = [tier for tier, pool in enumerate(problem.pool_of_rank) if len(np.unique(pool)) == problem.world]
+    left = partial.state.free[single].min(axis=0) if single else np.zeros(problem.world)
+    return np.asarray(np.minimum.reduceat(left[sites.order], sites.start))
 
 
 def _roomiest(room: Floats, size: Floats, count: int) -> Floats:
