@@ -218,6 +218,8 @@ class Deepening:
         if self._may_overfill:
             is_easy = bool(starts)
             starts += self._overfull.starts([usable for _, usable in portfolio.allowed[: portfolio.most_starts]])
+            if not incumbent.is_within(GOOD_STARTS) and not incumbent.is_done():
+                starts += self._overfull.packed()
             if not starts or (is_easy and not (incumbent.is_within(GOOD_FIT) or incumbent.is_done())):
                 starts += self._starts_or_fallback()
         return starts

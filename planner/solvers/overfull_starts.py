@@ -4,19 +4,22 @@ To search beyond the limits and come back is strategic oscillation (Glover, Deci
 bytes is that of Lagrangian relaxation.
 """
 
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
 
 from planner.problem.arrays import Problem
 from planner.problem.load_state import LoadState, load_state
-from planner.problem.numbers import Bools, Ints
+from planner.problem.numbers import Bools, Floats, Ints
 from planner.problem.placement import Placement
 from planner.problem.rounding import ROUNDING_BYTES
 from planner.solvers.bound.column_reduction import ReducedProblem, reduce_columns
 from planner.solvers.bound.cutting_planes import FluidSolution
 from planner.solvers.bound.fluid import Fluid
+from planner.solvers.construct.caps import blocks_for_nodes
 from planner.solvers.construct.greedy import place
+from planner.solvers.construct.node_packing import HEADROOMS_OF_NODES, NodePacking
 from planner.solvers.construct.overfull import with_priced_memory
 from planner.solvers.construct.rounding import choose
 from planner.solvers.improve.local_search import LATER_SQUARINGS, OVERFULL_TRIAL_ROUNDS, SQUARINGS, LocalSearch
@@ -87,6 +90,28 @@ class OverfullStarts:
                 break
         return starts
 
+    def packed(self) -> list[Start]:
+        """Return the start whose tables are packed over nodes with memories of their own, if it comes to fit: where
+        blocks are large for a node's pool, no exchange of single ones leads there."""
+        fluid, relaxed = self._fluid, self._relaxed
+        packing = NodePacking(fluid, relaxed, blocks_for_nodes(fluid.problem, relaxed))
+        shared = np.array([len(np.unique(of)) < fluid.problem.world for of in fluid.problem.pool_of_rank])
+        if not packing.is_possible or not (self._tight & shared).any():
+            return []
+        overfull = self._overfull.problem
+        of_memory = LoadState(overfull).stage_seconds()[len(relaxed.stage_seconds) :]
+        aim = np.concatenate([relaxed.stage_seconds, of_memory])
+        for headroom in HEADROOMS_OF_NODES:
+            placement = packing.placement(overfull, aim, headroom, self._incumbent.clock.is_over)
+            if placement is None or self._incumbent.is_done():
+                continue
+            roomy = _with_room_for(fluid.problem, placement, shared)
+            only_ranks = [self._priced(factor, ~shared, roomy) for factor in (BYTE_PENALTY, HIGH_BYTE_PENALTY)]
+            start, _ = self._repaired(placement, *only_ranks)
+            if start is not None:
+                return [start]
+        return []
+
     @cached_property
     def _overfull(self) -> ReducedProblem:
         """The problem with a penalty on bytes instead of limits."""
@@ -96,10 +121,13 @@ class OverfullStarts:
     def _highly_penalized(self) -> ReducedProblem:
         return self._priced(HIGH_BYTE_PENALTY)
 
-    def _priced(self, factor: float) -> ReducedProblem:
+    def _priced(self, factor: float, tiers: Bools | None = None, problem: Problem | None = None) -> ReducedProblem:
+        """Return the problem, or one of other capacities, with a penalty on bytes of all tight tiers, or of some of the
+        `tiers` [M]."""
         seconds = (self._relaxed.multipliers.byte * self._fluid.capacity).sum(axis=0)
         least_s = np.where(self._tight, LEAST_WORTH * self._relaxed.bound_s, 0.0)
-        return reduce_columns(with_priced_memory(self._fluid.problem, factor * np.maximum(seconds, least_s)))
+        seconds = np.maximum(seconds, least_s) * (1.0 if tiers is None else tiers)
+        return reduce_columns(with_priced_memory(problem or self._fluid.problem, factor * seconds))
 
     def _fitted(self, usable: Bools) -> Start | None:
         """Return an over-full start, improved until it fits, with ever less memory; None where it does not come to."""
@@ -120,17 +148,19 @@ class OverfullStarts:
                 break
         return best
 
-    def _repaired(self, placement: Placement) -> tuple[Start | None, float]:
+    def _repaired(
+        self, placement: Placement, overfull: ReducedProblem | None = None, penalized: ReducedProblem | None = None
+    ) -> tuple[Start | None, float]:
         """Balance an over-full start, then with a higher penalty, then with limits, until it fits; return None where it
-        does not.
+        does not. All tight tiers have penalties, or those of the problems `overfull` and, higher ones, `penalized`.
 
         Also the share by which the limits made its step longer.
         """
         problem, seed, improve = self._fluid.problem, self._seed, self._local.improve
-        placement, _ = improve(placement, seed, SQUARINGS, overfull=self._overfull)
+        placement, _ = improve(placement, seed, SQUARINGS, overfull=overfull or self._overfull)
         if load_state(problem, placement).overflow_bytes() > 0 and not self._incumbent.is_done():
-            few, penalized = REPAIR_ROUNDS, self._highly_penalized
-            placement, _ = improve(placement, seed, LATER_SQUARINGS, few, few, penalized)
+            few = REPAIR_ROUNDS
+            placement, _ = improve(placement, seed, LATER_SQUARINGS, few, few, penalized or self._highly_penalized)
         before = load_state(problem, placement)
         if before.overflow_bytes() > 0:
             placement, _ = improve(placement, seed, LATER_SQUARINGS, REPAIR_ROUNDS, 0)
@@ -153,3 +183,17 @@ def _placed(overfull: Problem, relaxed: FluidSolution, choices: Ints) -> Placeme
     of_memory = LoadState(overfull).stage_seconds()[len(relaxed.stage_seconds) :]
     placed = place(overfull, choices, np.concatenate([relaxed.stage_seconds, of_memory]))
     return None if placed is None else placed[0]
+
+
+def _with_room_for(problem: Problem, placement: Placement, tiers: Bools) -> Problem:
+    """Return the problem with pools of the `tiers` [M] as large as the placement takes, where that is more."""
+    free, capacities = load_state(problem, placement).free, list(problem.pool_capacity)
+    for tier in np.flatnonzero(tiers).tolist():
+        capacities[tier] = capacities[tier].copy()
+        np.maximum.at(capacities[tier], problem.pool_of_rank[tier], _taken(problem, free, tier))
+    return replace(problem, pool_capacity=tuple(capacities))
+
+
+def _taken(problem: Problem, free: Floats, tier: int) -> Floats:
+    """[W] bytes of each rank's pool that are taken, as `free` [M, W] are left."""
+    return np.asarray(problem.pool_capacity[tier][problem.pool_of_rank[tier]] - free[tier])

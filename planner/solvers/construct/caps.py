@@ -30,6 +30,8 @@ leaves no memory for another one leaves its rank idle."""
 SHARED_POOL_CAPS = (0.25, 0.05)
 """Caps on one block's share of a pool that ranks share, where such a tier is tight: there are few such pools, so that
 large blocks fill them badly, and what a table takes there costs little more where it is cut."""
+NODE_RANK_CAP, NODE_STAGE_CAP = 0.25, 0.6
+"""Caps on one block's share of a single rank's pool, and of a stage, where nodes are packed."""
 SCARCE_STAGE_CAPS = 5
 """So many of the caps on stages are tried where memory is scarce."""
 PoolCaps = tuple[float, float]
@@ -121,6 +123,14 @@ def small_blocks(problem: Problem, relaxed: FluidSolution, of_stage: float, led:
     small = without_single_ranks(problem, _capped(problem, seconds, size, of_stage) & possible)
     has_some = np.bincount(problem.table_of_block[small], minlength=problem.tables) > 0
     return np.asarray(small | (possible & ~has_some[problem.table_of_block]))
+
+
+def blocks_for_nodes(problem: Problem, relaxed: FluidSolution) -> Bools:
+    """Return the blocks [B] that nodes are packed with: small for single ranks, as large as they are for pools that
+    ranks share."""
+    shared = np.array([len(np.unique(of)) < problem.world for of in problem.pool_of_rank])
+    size = _largest_of(_largest_pool_shares(problem) / np.where(shared, 1.0, NODE_RANK_CAP))
+    return _capped(problem, _largest_share(problem, relaxed.stage_seconds), size, NODE_STAGE_CAP)
 
 
 def _largest_pool_shares(problem: Problem) -> Floats:
