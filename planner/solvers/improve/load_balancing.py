@@ -47,7 +47,7 @@ class LoadBalancer:
         if not len(items.rank) or (self._steps <= LAST_STEP).all():
             return False
         aim = self._aim()
-        if not len(aim.columns):
+        if not len(aim.columns) or (self._steps <= LAST_STEP).all():  # the aim gives up stages that no level helps
             return False
         over = np.maximum(state.load[aim.columns] - aim.load[:, None], 0.0) * aim.weight[:, None]
         gained = self._exchange(aim, over.sum(axis=0))
