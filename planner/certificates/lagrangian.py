@@ -81,9 +81,8 @@ def dual_value_s(problem: Problem, multipliers: Multipliers, cheapest: Floats, f
     """The Lagrangian where the tables' cheapest options cost [T] so much; see `lagrangian_s`."""
     if np.isinf(cheapest).any():
         return float("inf")
-    capacity_regions, weight, byte = problem.capacity_regions, multipliers.weight, multipliers.byte
-    sizes = capacity_regions.ranks.sum(axis=1).astype(float)
-    base = float((problem.base_loads[capacity_regions.kind] * sizes[:, None] * weight).sum())
+    weight, byte = multipliers.weight, multipliers.byte
+    base = float((problem.base_of_regions * weight).sum())
     memory = float((byte * region_capacity(problem)).sum())
     base += float(product(_idle_shares(problem, multipliers), floors))
     total_s = float(cheapest.sum()) + base - memory + float(problem.stage_constants.sum())

@@ -52,6 +52,7 @@ def _dual_values_s(base: Base, pair: Pair, tables: Floats, fixed: FixedParts, ha
     sizes = problem.capacity_regions.ranks.sum(axis=1).astype(float)
     of_rank = base.loads(pair.protocols, fixed)
     loads = of_rank @ (multipliers.weight * sizes[:, None]).sum(axis=0)
+    loads += np.minimum(of_rank, 0.0) @ (multipliers.weight * problem.ranks_beside.sum(axis=2)).sum(axis=0)
     loads += pair.of_other_loads(base.least_of_instances(of_rank), has_table)
     hbm = base.model.memories.index("hbm")
     capacity = float((multipliers.byte * base.empty_capacity).sum())

@@ -23,7 +23,7 @@ import numpy as np
 
 from planner.problem.extremes import Extremes
 from planner.problem.numbers import Bools, Floats, Ints
-from planner.problem.regions import CapacityRegions, TableGroup, capacity_regions_of
+from planner.problem.regions import CapacityRegions, TableGroup, capacity_regions_of, ranks_beside
 from planner.problem.row_shares import RowShares
 from planner.problem.shared_instances import SharedInstances
 from planner.problem.sites import Reach, Sites
@@ -246,6 +246,20 @@ class Problem:
     def capacity_regions(self) -> CapacityRegions:
         """The ranks in reach of each kind; then, for each set that is a part of these, its ranks of each kind."""
         return capacity_regions_of(self)
+
+    @cached_property
+    def ranks_beside(self) -> Floats:
+        """[D, C, K] ranks that share instances with those of a capacity region; see `regions.ranks_beside`."""
+        return ranks_beside(self)
+
+    @cached_property
+    def base_of_regions(self) -> Floats:
+        """[D, C] seconds of the ranks of each capacity region before any table is placed; and of what is below zero
+        (windows that hide work) also those of the ranks beside, who bring it to the same instances."""
+        regions = self.capacity_regions
+        own = self.base_loads[regions.kind] * regions.ranks.sum(axis=1).astype(float)[:, None]
+        below = np.minimum(self.base_loads, 0.0)
+        return np.asarray(own + (self.ranks_beside * below.T).sum(axis=2)) if below.any() else own
 
     @cached_property
     def whole_load(self) -> Floats:

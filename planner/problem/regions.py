@@ -61,3 +61,23 @@ def capacity_regions_of(problem: "Problem") -> CapacityRegions:
             kinds.append(k)
             binds.append(within)
     return CapacityRegions(np.stack(ranks), np.array(kinds), np.stack(binds, axis=1))
+
+
+def ranks_beside(problem: "Problem") -> Floats:
+    """[D, C, K] ranks of each kind, outside of a capacity region, that use an instance of a column's resource which its
+    ranks use: what they bring before any table is on that instance, too. Where several kinds share instances, the
+    ranks out of reach of each kind that use one which any rank in reach does, and none beside parts of kinds."""
+    regions, kinds = problem.capacity_regions, problem.kinds
+    beside = np.zeros((len(regions.kind), len(problem.stage_of_column), kinds))
+    if (regions.ranks[:kinds].any(axis=0)).all() and len(regions.kind) == kinds:
+        return beside
+    of_kind = problem.kind_of_rank == np.arange(kinds)[:, None]
+    for c, instance in enumerate(problem.resource_of_rank):
+        used = np.stack([np.isin(instance, instance[ranks]) for ranks in regions.ranks])
+        is_shared = bool((used[:kinds] & regions.ranks[:kinds].any(axis=0)).sum(axis=0).max(initial=0) > 1)
+        for d, ranks in enumerate(regions.ranks):
+            if not is_shared:
+                beside[d, c] = (of_kind & used[d] & ~ranks).sum(axis=1)
+            elif d < kinds:
+                beside[d, c, d] = (of_kind[d] & used[:kinds].any(axis=0) & ~problem.reach).sum()
+    return beside

@@ -205,7 +205,8 @@ class LayerRelaxation:
         for multipliers, late in self.multipliers:
             others_s = min(_besides_s(problem, multipliers) for problem in problems)
             others_s -= sum(late) * float(self._model.base.after_dense_s[0])
-            others_s -= float((self._values(multipliers) * self._model.base.most_hidden_sums()).sum())
+            beside = (multipliers.weight[..., None] * self._formulation.problem.ranks_beside).sum(axis=0).T
+            others_s -= float(((self._values(multipliers) + beside) * self._model.base.most_hidden_sums()).sum())
             for update in (0.0, 1.0):
                 prices = self.prices(multipliers, late, update)
                 beside_s = others_s + overhead_s * (1.0 - update)

@@ -64,7 +64,7 @@ class Fluid:
         self.capacity = capacity_of(problem)
         self._counted: Bools = ~self.shared_columns | (np.arange(len(self._sizes)) < kinds)[:, None]
         """[D, C] kinds share one weight where they share a resource; parts of them are not told apart there."""
-        self._base = problem.base_loads[self._regions.kind] * self._sizes[:, None] * self._counted
+        self._base = problem.base_of_regions * self._counted
         self._set_of_block = problem.table_rank_set[problem.table_of_block]
         self._bound_sets = np.flatnonzero(self._regions.binds[:, kinds:].any(axis=1)).tolist()
 
