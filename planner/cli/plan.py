@@ -80,7 +80,7 @@ class SearchFlags:
         typer.Option(
             metavar="N",
             min=1,
-            help="Search from so many seeds, --seed and those after it, side by side: the best plan of these.",
+            help="Search side by side from so many seeds, --seed and those after it; take the best plan found.",
         ),
     ] = 1
     workers: Annotated[
@@ -89,7 +89,8 @@ class SearchFlags:
             metavar="N",
             min=1,
             rich_help_panel="Search",
-            help="With --seeds: processes, which change nothing in the plan. Unset: as many as there are cores.",
+            help="With --seeds: processes; the plan is the same, unless a time limit ends the search. Unset: as many as"
+            " there are cores.",
         ),
     ] = None
     solver: Annotated[

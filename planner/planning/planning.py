@@ -79,10 +79,11 @@ def plan(
     is, the limit is 60 s. What a time limit ended is named in the plan's provenance. `stop` is asked now and then
     whether to end with the best plan so far; `progress` hears of every step.
 
-    `seeds` is from how many seeds is searched, `seed` and those that follow it: the fastest plan, and the highest
-    bound, of those up to the first at which the plan is within `gap`. They are searched from side by side in at most
-    `workers` processes, or as many as there are cores, which begin as those of `multiprocessing` do (a script that
-    calls this keeps to `if __name__ == "__main__"`); how many there are changes nothing in the plan.
+    `seeds` is from how many seeds is searched, `seed` and those that follow it, until a plan is within `gap`: the first
+    searches and raises the bound, the others search only, and of each search the fastest plan and the highest bound
+    count. They go on side by side in at most `workers` processes, or as many as there are cores, which begin as those
+    of `multiprocessing` do (a script that calls this keeps to `if __name__ == "__main__"`); unless a time limit ends
+    the search, how many there are changes nothing in the plan.
 
     Of the best step found at most 0.1 %, or what the policy's `goals` say, is given up for ranks that are less full,
     and tables in fewer blocks; without such words never so much that a plan leaves the `gap` that was asked for.

@@ -99,8 +99,9 @@ def _of_provenance(plan: Plan, given: Collection[str]) -> Iterator[Unchecked]:
     for name in INPUTS:
         if name not in given:
             yield Unchecked(f"provenance.{name}", OF_THE_QUESTION)
-    for name in ("planner_version", "solver", "seed", "ended_by_time"):
-        yield Unchecked(f"provenance.{name}", OF_THE_SEARCH)
+    for name in ("planner_version", "solver", "seed", "seeds", "ended_by_time"):
+        if name != "seeds" or plan.provenance.seeds > 1:
+            yield Unchecked(f"provenance.{name}", OF_THE_SEARCH)
     if plan.provenance.policy_fingerprint is None:
         yield Unchecked("provenance.policy_fingerprint", UNSTATED)
     cuts = plan.provenance.cuts

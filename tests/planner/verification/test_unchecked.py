@@ -24,7 +24,9 @@ def fields(found: Plan) -> set[str]:
     return {one.field for one in unchecked(found, given=INPUTS, has_folder=True)}
 
 
-@pytest.mark.parametrize(("key", "value"), [("seed", 7), ("planner_version", "99"), ("solver", "by hand")])
+@pytest.mark.parametrize(
+    ("key", "value"), [("seed", 7), ("seeds", 3), ("planner_version", "99"), ("solver", "by hand")]
+)
 def test_what_is_listed_may_be_anything(placed: Plan, key: str, value: Any) -> None:
     """Of where a plan comes from, nothing follows that could be recomputed: it is listed for every plan."""
     document = json.loads(placed.to_json())
