@@ -77,6 +77,6 @@ def test_two_counts_of_nodes_are_one_too_many(run, starter):
 )
 def test_of_two_values_neither_is_passed_over(run, starter, words, said):
     """Which one is meant, only the user knows."""
-    result = run("plan", "-t", starter / "topology.yaml", "--effort", 0, *words)
+    result = run("plan", "-t", starter / "topology.yaml", "--effort", 0, "--gap", "50%", *words)
     assert (result.exit_code, result.stdout) == (2, "")
     assert said in " ".join(result.stderr.split())
