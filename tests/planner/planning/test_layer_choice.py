@@ -123,11 +123,10 @@ def _auto(cluster: Topology, model: Workload, **more: Any) -> Plan:
 @pytest.mark.parametrize(
     ("name", "nodes"),
     [
-        ("dlrm-v1", 4),
+        ("dlrm-v1", 1),
         *(
             pytest.param(name, nodes, marks=pytest.mark.slow)
             for name, nodes in (
-                ("dlrm-v1", 1),
                 ("dlrm-dcnv2", 1),
                 ("dlrm-dcnv2", 4),
                 ("dlrm-v1", 16),
