@@ -287,7 +287,8 @@ def test_one_table_on_one_rank_is_said_so(run, tmp_path):
 
 def test_seeds_give_one_plan_however_many_processes_there_are(run, starter, tmp_path):
     """The document says from how many seeds was searched, and verifies."""
-    asked = ("plan", "--topology", starter / "topology.yaml", *QUICKLY, "--gap", "0%", "-w", "dlrm-v1", "--nodes", 1, "--seeds", 2)
+    inputs = ("--topology", starter / "topology.yaml", "--nodes", 1, "-w", "dlrm-v1")
+    asked = ("plan", *inputs, *QUICKLY, "--gap", "0%", "--seeds", 2)
     written = [tmp_path / "beside.json", tmp_path / "alone.json"]
     for workers, file in enumerate(written, start=1):
         assert run(*asked, "--workers", workers, "-o", file).exit_code == 0
