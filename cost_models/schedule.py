@@ -1,6 +1,5 @@
 """The schedule of a step: its stages, what runs in which, and the resources that ranks share (see `stages`)."""
 
-import operator
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -11,9 +10,9 @@ from cost_models.coefficients import SoftwareCoefficients
 from cost_models.cost_arrays import Column
 from cost_models.dense_sharding import DENSE_GATHER, ShardedDense, sharding_of
 from cost_models.dense_update import DenseUpdate
-from cost_models.exchange_lines import ExchangeLine, exchange_lines
+from cost_models.exchange_lines import ExchangeLine
 from cost_models.kinds import RankKind
-from cost_models.path_latency import Hops, inside_latency_s, inside_phases, leave_domains, path_latency_s
+from cost_models.path_latency import leave_domains
 from cost_models.replicas import Replicas
 from cost_models.replication import Replication, Sums
 from cost_models.resources import (
@@ -36,6 +35,7 @@ from cost_models.resources import (
 )
 from cost_models.shards import BELOW_HBM, BYTE_ADDRESSABLE, Floats, Ints, MemoryTier
 from cost_models.sharing import instances_of_ranks, most_sharing, share_of_card
+from cost_models.stage_lines import EXCHANGED, StageLines
 from cost_models.stages import (
     CUT_TERMS,
     LOOKUP,
@@ -47,18 +47,14 @@ from cost_models.stages import (
     hidden_stages,
     stage_of_terms,
 )
-from cost_models.term_rates import GRADIENTS, IN_TOWER, INSIDE, REDUCED, climbs, own_link_share
+from cost_models.term_rates import GRADIENTS, IN_TOWER, climbs, own_link_share
 from cost_models.uplinks import Uplink, exchange_uplinks, sum_uplinks
 from cost_models.workload.models import Workload
 from topologies.cluster import Topology
 from topologies.fabric import Fabric
 
-_EXCHANGED = frozenset({"output_dist", "gradient_dist"})
-"""Terms whose hierarchical exchange may come in phases."""
 _BY_CARD = ("nic", "uplink")
 _EXCHANGE = tuple(Resource(kind, way) for kind in ("link", "nic") for way in WAYS)
-_HOPS: tuple[Hops, Hops] = ("exchange_hops_s", "reduction_hops_s")
-"""Fields of a kind of rank: the latency that the library adds in an exchange, and in a reduction."""
 
 
 class Schedule:
@@ -85,7 +81,7 @@ class Schedule:
         self.long_tables = long_tables
         self._topology, self._workload = topology, workload
         self._kinds, self._software, self.has_towers = kinds, software, has_towers
-        self._in_phases = software.exchange_in_phases and not has_towers
+        self._stage_lines = StageLines(topology, kinds, software, has_towers=has_towers)
         self._replication, self.update = replication, update
         self.fabric = Fabric(topology)
         has_rings = not has_towers and replication is None and copies is None
@@ -129,7 +125,7 @@ class Schedule:
             "bottom": [DEVICE] if any(not each.needs_vectors for each in self._workload.layers) else [],
             "tables": [DEVICE, *host],
             "exchange": exchange,
-            "inside": [resource for resource in exchange if resource.kind in self._tower_links],
+            "inside": [resource for resource in exchange if resource.kind in self._stage_lines.tower_links],
             "ids": with_ids or exchange,
             "reduction": exchange + (with_ids if self.all_reduce_meets_ids else []),
             "fetch": self.fetched_over,
@@ -142,7 +138,7 @@ class Schedule:
         bags = [replace(BAGS, table=table) for table in self.long_tables]
         beyond |= {"lookup_forward": bags, UPDATE: [SUMS] * self.update_hides_sums + bags}
         if self.ring_s:
-            beyond |= {term: [RING] for term in _EXCHANGED}
+            beyond |= {term: [RING] for term in EXCHANGED}
         columns = [
             Column(self.stages.index(shown), self.carrier(stage, resource))
             for term, stage in self.stage_of_term.items()
@@ -172,14 +168,9 @@ class Schedule:
 
     def carrier(self, stage: str, resource: Resource) -> Resource:
         """What carries the traffic of a resource in a stage: in exchanges among peers, all cards of a tower alike."""
-        if self.has_towers and stage in _EXCHANGED and resource.kind == "nic":
+        if self.has_towers and stage in EXCHANGED and resource.kind == "nic":
             return Resource("rails", resource.way)
         return resource
-
-    @property
-    def _tower_links(self) -> tuple[str, ...]:
-        """What an exchange inside a tower crosses."""
-        return ("link", "nic") if any(kind.tower_domains > 1 for kind in self._kinds) else ("link",)
 
     def _has(self, resource: Resource) -> bool:
         if resource.kind == "nic":
@@ -207,15 +198,10 @@ class Schedule:
         """Both ways of a rank's own link to its host, where it exchanges over that, too."""
         return (HOST_LINK_OUT, HOST_LINK_IN) if self._exchanges_over_host_links else ()
 
-    @property
-    def _own_link_meets_more(self) -> bool:
-        """Whether the links of ranks to their hosts carry more beside the dense part than what ranks exchange."""
-        return self._setting.stashes
-
     def sums(self, column: Column) -> bool:
         """Whether a column has the sums of gradients beside the dense part, and nothing that comes before."""
         resource = column.resource
-        is_own = resource.kind == "host_link" and resource.way is not None and not self._own_link_meets_more
+        is_own = resource.kind == "host_link" and resource.way is not None and not self._setting.stashes
         carries = resource.kind in ("link", "nic", "uplink") or is_own
         return self.stages[column.stage] == "dense" and carries and not resource.with_ids
 
@@ -282,7 +268,7 @@ class Schedule:
                 for uplink in (self.uplinks if sums_up is None else sums_up)
                 if uplink.resource.way == resource.way
             ]
-        if self._in_phases and term in _EXCHANGED and resource.kind == "link":
+        if self._stage_lines.in_phases and term in EXCHANGED and resource.kind == "link":
             reached.append((Resource("nic", resource.way), share_of_card(self._topology.nodes[kind])))
             for uplink in (each.resource for each in self.uplinks if each.resource.way == resource.way):
                 reached.append((uplink, 1 / most_sharing(self.resource_of_rank(uplink), self.kind_of_rank == kind)))
@@ -290,7 +276,7 @@ class Schedule:
         own = [(Resource("host_link", resource.way), share)] * (share > 0)
         if term == "input_dist" and self.ids_overlap:
             reached = [(replace(one, with_ids=True), factor) for one, factor in reached + own]
-            reached += _ahead(own) if self.is_prefetched else own if self._own_link_meets_more else []
+            reached += _ahead(own) if self.is_prefetched else own if self._setting.stashes else []
         elif term in GRADIENTS and self.all_reduce_meets_ids:
             reached += own
             reached += [(replace(one, with_ids=True), factor) for one, factor in reached]
@@ -358,22 +344,7 @@ class Schedule:
         return self._lines(CUT_TERMS["dense"])
 
     def _lines(self, stage: str) -> tuple[ExchangeLine, ...]:
-        kinds, reduces = self._kinds_in(stage), stage in REDUCED
-        leaves, library_s = leave_domains(kinds), self._software.collective_latency_s.value
-        protocols = [kind.reduction_protocols if reduces else kind.exchange_protocols for kind in kinds]
-        if stage in INSIDE:
-            if "nic" in self._tower_links:
-                return exchange_lines(protocols, library_s + path_latency_s(self._topology, kinds, "tower_hops_s"), max)
-            return exchange_lines(protocols, library_s + inside_latency_s(self._topology), lambda inside_s, _: inside_s)
-        among_peers = self.has_towers and stage in _EXCHANGED
-        path_s = library_s + path_latency_s(self._topology, kinds, "peers_hops_s" if among_peers else _HOPS[reduces])
-        if not leaves:
-            return exchange_lines(protocols, path_s, lambda inside_s, _: inside_s)
-        if among_peers:  # ports carry partial sums of all ranks only
-            return (ExchangeLine(path_s, tuple(kind.link_all_to_all for kind in self._kinds)),)
-        if self._in_phases and stage in _EXCHANGED:
-            return exchange_lines(inside_phases(self._topology, kinds, protocols, library_s), path_s, operator.add)
-        return exchange_lines(protocols, path_s, max)
+        return self._stage_lines.of(stage, self._kinds_in(stage))
 
     def _kinds_in(self, term: str) -> tuple[RankKind, ...]:
         """What ranks achieve in a term: among those of their group, or in sums beyond it."""

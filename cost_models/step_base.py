@@ -18,10 +18,9 @@ from cost_models.dense_size import dense_size
 from cost_models.exchange_lines import ExchangeLine
 from cost_models.first_answers import first_answer_s
 from cost_models.kinds import RankKind
-from cost_models.layer_loads import Channel
 from cost_models.memory import Batching
 from cost_models.replication import Replication
-from cost_models.resources import CARDS, DEVICE, FETCHES, LINKS, STASH_OUT, STASHES, SUMS, Resource
+from cost_models.resources import CARDS, DEVICE, FETCHES, LINKS, STASH_OUT, SUMS, Resource
 from cost_models.schedule import Schedule
 from cost_models.shards import Floats, Ints
 from cost_models.stages import CUT_TERMS, UPDATE
@@ -30,17 +29,6 @@ from cost_models.step_exchanges import reduction_line
 from cost_models.tables import Tables
 from cost_models.workload.models import Workload
 from topologies.cluster import Topology
-
-CHANNEL_TERMS: dict[Channel, tuple[str, tuple[Resource, ...]]] = {
-    "first_work": ("bottom_mlp_forward", (DEVICE,)),
-    "sums_port": ("all_reduce", LINKS),
-    "sums_card": ("all_reduce", CARDS),
-    "gathers_port": ("dense_units", LINKS),
-    "gathers_card": ("dense_units", CARDS),
-    "first_port": ("bottom_mlp_forward", LINKS),
-    "first_card": ("bottom_mlp_forward", CARDS),
-}
-"""The terms of what a sharded dense part keeps busy, and the resources; its work is on devices."""
 
 
 @dataclass
@@ -91,14 +79,14 @@ class StepBase:
         self.sums_latency_s = self._sums_latency_s()
         self.overhead_s = float(self.schedule.overheads.sum())
         self.constants = self.schedule.overheads.copy()
-        self.loads = self._own_loads()
+        self.loads = self.own_loads()
         self.unshared, self.begins = np.zeros_like(self.loads), np.zeros_like(self.loads)
         self.answers = np.zeros_like(self.loads)
         if self.answers_apart and self.schedule.is_prefetched:
             for k, kind in enumerate(self.kinds):
-                self._put(self.answers[k], "cache_fetch", _in_step(FETCHES, first_answer_s([kind]), kind), k)
+                self.put(self.answers[k], "cache_fetch", _in_step(FETCHES, first_answer_s([kind]), kind), k)
 
-    def _own_loads(self) -> Floats:
+    def own_loads(self) -> Floats:
         """[K, C] launches, first answers, the dense part."""
         loads = np.zeros((len(self.kinds), len(self.schedule.columns)))
         software, workload = self.software, self.workload
@@ -106,25 +94,25 @@ class StepBase:
         gradient = parameters * self.tables.gradient_wire_bytes
         coded = software.codec_passes.value * parameters * self.tables.gradient_codec_bytes
         for k, kind in enumerate(self.kinds):
-            self._put(loads[k], "lookup_forward", _in_step(DEVICE, kind.lookup_launch_s, kind), k)
+            self.put(loads[k], "lookup_forward", _in_step(DEVICE, kind.lookup_launch_s, kind), k)
             answers_s = 0.0 if self.answers_apart else first_answer_s([kind])
-            self._put(loads[k], "cache_fetch", _in_step(FETCHES, answers_s, kind), k)
+            self.put(loads[k], "cache_fetch", _in_step(FETCHES, answers_s, kind), k)
             dense = self.dense[k]
-            self._put(loads[k], "dense", {DEVICE: dense.rest_s}, k)
-            self._put(loads[k], "bottom_mlp_forward", {DEVICE: dense.bottom_forward_s}, k)
+            self.put(loads[k], "dense", {DEVICE: dense.rest_s}, k)
+            self.put(loads[k], "bottom_mlp_forward", {DEVICE: dense.bottom_forward_s}, k)
             if workload.mode == "training":
-                self._put(loads[k], "lookup_backward", _in_step(DEVICE, kind.update_launch_s, kind), k)
-                self._put(loads[k], "bottom_mlp_backward", {DEVICE: dense.bottom_backward_s}, k)
-                self._put(loads[k], "dense", {DEVICE: coded / kind.hbm_bytes_per_s}, k)
-                self._put(loads[k], "all_reduce", self._summed_over(gradient, k), k)
+                self.put(loads[k], "lookup_backward", _in_step(DEVICE, kind.update_launch_s, kind), k)
+                self.put(loads[k], "bottom_mlp_backward", {DEVICE: dense.bottom_backward_s}, k)
+                self.put(loads[k], "dense", {DEVICE: coded / kind.hbm_bytes_per_s}, k)
+                self.put(loads[k], "all_reduce", self._summed_over(gradient, k), k)
                 late, coded_s = are_any_checkpointed(workload), coded / kind.hbm_bytes_per_s
-                self._put(loads[k], "stash", beside_stash(dense, coded_s, kind, returns_late=late), k)
+                self.put(loads[k], "stash", beside_stash(dense, coded_s, kind, returns_late=late), k)
                 if self.sharded is not None:
                     for term, first in (("bottom_mlp_forward", True), ("dense_units", False)):
-                        self._put(loads[k], term, _over_links(self.sharded.gathered_over(first=first), k), k)
+                        self.put(loads[k], term, _over_links(self.sharded.gathered_over(first=first), k), k)
             if self.schedule.has_towers and workload.tower_modules:
                 for term, seconds in towers.module_loads(workload, kind, self.batching, software).items():
-                    self._put(loads[k], term, seconds, k)
+                    self.put(loads[k], term, seconds, k)
         return loads
 
     def _summed_over(self, gradient_bytes: float, kind: int) -> dict[Resource, float]:
@@ -337,44 +325,11 @@ class StepBase:
         many.passes = tuple(DensePasses.of(each, which) for each in zip(*(base.dense for base in bases), strict=True))
         return many
 
-    def _put(self, target: Floats, term: str, seconds: dict[Resource, float], kind: int) -> None:
+    def put(self, target: Floats, term: str, seconds: dict[Resource, float], kind: int) -> None:
+        """Add to `target` [C] what seconds of a term on resources of a kind of rank load."""
         for resource, value in seconds.items():
             for column, factor in self.schedule.targets(term, resource, kind):
                 target[column] += value * factor
-
-    def of_channel(self, channel: Channel) -> Floats:
-        """[K, C] loads of one second of what a sharded dense part keeps busy."""
-        loads = np.zeros_like(self.loads)
-        for k in range(len(self.kinds)):
-            if channel in CHANNEL_TERMS:
-                term, resources = CHANNEL_TERMS[channel]
-                self._put(loads[k], term, dict.fromkeys(resources, 1.0), k)
-            else:
-                self._put(loads[k], "dense", {DEVICE: 1.0}, k)
-        return loads
-
-    def without_strategies(self) -> Floats:
-        """[K, C] loads, begins aside, of what is the same however ranks shard the dense part, which they do here; the
-        passes beside which tables are stashed are not."""
-        assert self.sharded is not None
-        sums, gathers, firsts = (
-            self.sharded.summed_over(),
-            self.sharded.gathered_over(first=False),
-            self.sharded.gathered_over(first=True),
-        )
-        busy_s: dict[Channel, Floats] = {
-            "work": np.array([each.rest_s for each in self.dense]),
-            "first_work": np.array([each.bottom_forward_s for each in self.dense]),
-            "sums_port": sums[0],
-            "sums_card": sums[1],
-            "gathers_port": gathers[0],
-            "gathers_card": gathers[1],
-            "first_port": firsts[0],
-            "first_card": firsts[1],
-        }
-        of_strategies = sum(self.of_channel(channel) * seconds[:, None] for channel, seconds in busy_s.items())
-        of_passes = [column.resource in STASHES for column in self.schedule.columns]
-        return np.where(of_passes, 0.0, np.maximum(self._own_loads() - of_strategies, 0.0))
 
     def beside_dense(self, updates_s: tuple[Seconds, ...], parts: tuple[EvenTables, ...]) -> BesideDense:
         """The windows in which others run beside the dense part."""

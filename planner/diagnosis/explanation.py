@@ -13,8 +13,8 @@ import numpy as np
 
 from cost_models.error_bars import Cause
 from cost_models.model import BATCH_COPY
+from cost_models.stage_causes import stage_causes
 from cost_models.step_costs import StepCosts
-from cost_models.step_error_bars import stage_causes
 from planner.diagnosis.exchanges import exchange_reasons
 from planner.diagnosis.fixed_part import fixed_costs, fixed_seconds
 from planner.diagnosis.forbidden_ways import ForbiddenWay, ForbiddenWays

@@ -20,7 +20,7 @@ from cost_models.coefficients import (
     software_coefficients,
 )
 from cost_models.error_bars import is_of
-from cost_models.step_error_bars import is_measured
+from cost_models.stage_causes import is_measured
 from topologies.documents import Record
 
 Cell = str | int | float | None

@@ -21,6 +21,7 @@ from cost_models.resources import DEVICE
 from cost_models.shards import MEMORY_HBM, Floats
 from cost_models.stages import LOOKUP, UPDATE
 from cost_models.step_costs import StepCosts
+from cost_models.strategy_loads import channel_loads, loads_without_strategies
 from cost_models.workload.dense_sharding import Held
 from cost_models.workload.models import Workload
 from planner.certificates.elimination import cheapest_plan, eliminate, elimination_order
@@ -162,7 +163,7 @@ class LayerRelaxation:
     def prices(self, multipliers: Multipliers, late: Late, update: float) -> LayerPrices:
         """What layers cost at some multipliers."""
         value = self._values(multipliers)
-        of_channel = {channel: (self._model.base.of_channel(channel) * value).sum(axis=1) for channel in CHANNELS}
+        of_channel = {channel: (channel_loads(self._model.base, channel) * value).sum(axis=1) for channel in CHANNELS}
         sizes = self._sizes
         return LayerPrices(of_channel, late, float((multipliers.byte[:, MEMORY_HBM] * sizes).sum()), update)
 
@@ -229,7 +230,7 @@ class LayerRelaxation:
     @cached_property
     def _other_loads(self) -> Floats:
         """[K, C] before any layer and table."""
-        return np.asarray(self._model.base.without_strategies())
+        return loads_without_strategies(self._model.base)
 
     @cached_property
     def _sizes(self) -> Floats:

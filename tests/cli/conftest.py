@@ -42,7 +42,7 @@ def plan_of_nodes(starter_files: Path, tmp_path_factory: pytest.TempPathFactory)
 
     @cache
     def planned(nodes: int) -> Path:
-        words = ["plan", "-t", starter_files / "topology.yaml", "--nodes", nodes, "--effort", 0, "-q"]
+        words = ["plan", "-t", starter_files / "topology.yaml", "--nodes", nodes, "--effort", 0, "--gap", "50%", "-q"]
         path = folder / f"{nodes}.json"
         assert CliRunner().invoke(app, [str(word) for word in [*words, "-o", path]]).exit_code == 0
         return path

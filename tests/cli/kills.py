@@ -71,7 +71,7 @@ def prepare(folder: Path) -> None:
     """The files that the commands read."""
     for name, text in INPUTS.items():
         (folder / name).write_text(text)
-    assert ended(folder, ("plan", *MODEL, "--effort", "0", "-o", "plan.json")) == 0
+    assert ended(folder, ("plan", *MODEL, "--effort", "0", "--gap", "50%", "-o", "plan.json")) == 0
     assert ended(folder, ("export", "plan.json", "--to", "torchrec", "-o", "export.json")) == 0
 
 

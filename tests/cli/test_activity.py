@@ -71,7 +71,9 @@ def test_json_on_stdout_is_whole(plan_file):
     assert json.loads(shown)["steps"] == 1
 
 
-@pytest.mark.parametrize("words", [("plan", "--effort", "0", "-q"), ("size", "--fits", "--no-each-tier", "--quiet")])
+@pytest.mark.parametrize(
+    "words", [("plan", "--effort", "0", "--gap", "50%", "-q"), ("size", "--fits", "--no-each-tier", "--quiet")]
+)
 def test_quiet_commands_show_nothing(starter, words):
     """Neither line nor escape sequence."""
     _, talk, code = on_terminal(*words, "-t", starter / "topology.yaml")

@@ -227,7 +227,7 @@ def test_a_full_disk_is_no_bug():
         ("verify plan.json", ">&-", 3),
         ("catalog show zionex", "2>&-", 0),
         ("memory -t cpu -w nv-tiny", "| true; exit ${PIPESTATUS[0]}", 0),
-        ("plan -t cpu -w nv-tiny --effort 0 -o plan.json", ">/dev/null 2> >(true)", 0),
+        ("plan -t cpu -w nv-tiny --effort 0 --gap 50% -o plan.json", ">/dev/null 2> >(true)", 0),
         ("memory -t cpu -w nv-tiny", ">/dev/full", 2),
         ("catalog show zionex", ">/dev/full", 2),
     ],

@@ -69,7 +69,12 @@ def test_a_table_of_a_group_of_the_policy_is_explained_with_the_others(run, tmp_
     """Which tables are held with it, or apart from it, and where the policy says so; of other tables nothing."""
     rules, path = tmp_path / "rules.yaml", tmp_path / "plan.json"
     rules.write_text("colocate: [[cat_1, cat_2]]\nseparate: [{tables: [cat_2, cat_3, cat_4]}]\n")
-    assert run("plan", "-t", "dgx-h100", "-w", "dlrm-v1", "-p", rules, "--effort", 0, "-q", "-o", path).exit_code == 0
+    assert (
+        run(
+            "plan", "-t", "dgx-h100", "-w", "dlrm-v1", "-p", rules, "--effort", 0, "--gap", "50%", "-q", "-o", path
+        ).exit_code
+        == 0
+    )
     shown = {name: run("explain", path, "--table", name).stdout for name in ("cat_1", "cat_2", "cat_5")}
     held = "Held on one rank with cat_2, as colocate.0 of the policy says."
     assert [held in text for text in shown.values()] == [True, False, False]
@@ -100,7 +105,7 @@ def test_a_table_of_a_profile_alone_is_explained(run, starter, tmp_path, suffix)
         pd.read_csv(tables).to_parquet(tables.with_suffix(".parquet"))
         tables = tables.with_suffix(".parquet")
     path = tmp_path / "plan.json"
-    flags = ("-w", tables, "--global-batch", "65536", "--effort", "0", "-q", "-o", path)
+    flags = ("-w", tables, "--global-batch", "65536", "--effort", "0", "--gap", "50%", "-q", "-o", path)
     assert run("plan", "-t", "zionex-16", *flags).exit_code == 0
     assert any(stage["seconds"] == 0 for stage in json.loads(path.read_text())["stages"])
     for name in ("user_id", "country"):

@@ -77,7 +77,7 @@ def test_imbalance_is_slowest_over_mean(run, starter, tmp_path, tables, sharding
     (tmp_path / "w.yaml").write_text(json.dumps(workload))
     plan = tmp_path / "few.json"
     done = run("plan", "-t", starter / "topology.yaml", "-w", tmp_path / "w.yaml", "--nodes", 1, "--cost-model",
-               "torchrec", "--shardings", sharding, "--effort", 0, "-q", "-o", plan)  # fmt: skip
+               "torchrec", "--shardings", sharding, "--effort", 0, "--gap", "50%", "-q", "-o", plan)  # fmt: skip
     assert done.exit_code == 0, done.stderr
     (told,) = json.loads(run("check", plan, "--max-imbalance", "1000", "--format", "json").stdout)
     assert told["gates"][0]["figure"] == pytest.approx(imbalance)
@@ -89,7 +89,21 @@ def test_imbalance_is_slowest_over_mean(run, starter, tmp_path, tables, sharding
 def test_another_placement_is_no_same_plan(run, plan_file, plan_of_nodes, starter, tmp_path):
     """The number of tables that differ is said; a plan for other ranks differs, too."""
     other = tmp_path / "other.json"
-    run("plan", "-t", starter / "topology.yaml", "--nodes", 2, "--shardings", "row_wise", "--effort", 0, "-o", other)
+    run(
+        "plan",
+        "-t",
+        starter / "topology.yaml",
+        "--nodes",
+        2,
+        "--shardings",
+        "row_wise",
+        "--effort",
+        0,
+        "--gap",
+        "50%",
+        "-o",
+        other,
+    )
     differing = len(json.loads(run("diff", other, plan_file, "--format", "json").stdout)["tables"])
     result = run("check", plan_file, "--same-as", other)
     assert result.exit_code == 6

@@ -37,7 +37,7 @@ NAMES = [
     "n" * 200,
 ]
 WORDS = {
-    "plan": ("plan", "-t", "t.json", "-w", "w.json", "--effort", 0, "-q"),
+    "plan": ("plan", "-t", "t.json", "-w", "w.json", "--effort", 0, "--gap", "50%", "-q"),
     "explain": ("explain", "plan.json"),
     "diff": ("diff", "plan.json", "plan.json"),
     "memory": ("memory", "plan.json"),

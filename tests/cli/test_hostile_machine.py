@@ -104,7 +104,7 @@ def named(run, tmp_path, monkeypatch) -> Path:
     monkeypatch.chdir(folder)
     tables = [{"name": name, "rows": 1000 * (n + 1), "dim": 16, "pooling_factor": 2} for n, name in enumerate(NAMES)]
     (folder / "w.yaml").write_text(yaml.safe_dump({"name": NAMES[0], "global_batch": 1024, "tables": tables}))
-    result = run("plan", "-t", "dgx-a100-80", "-w", "w.yaml", "--effort", 0, "-q", "-o", "plan.json")
+    result = run("plan", "-t", "dgx-a100-80", "-w", "w.yaml", "--effort", 0, "--gap", "50%", "-q", "-o", "plan.json")
     assert result.exit_code == 0, result.output
     assert "[bold red]markup[/bold red]" in run("explain", "plan.json", "--table", NAMES[6]).stdout
     return tmp_path
@@ -125,7 +125,22 @@ def test_names_are_text_wherever_they_are_shown(run, named):
     page = Path("out.html").read_text()
     assert NAMES[0] not in page
     assert "<img src=x" not in page
-    table = run("plan", "-t", "dgx-a100-80", "-w", "w.yaml", "--effort", 0, "-q", "--format", "csv", "-o", "p.json")
+    table = run(
+        "plan",
+        "-t",
+        "dgx-a100-80",
+        "-w",
+        "w.yaml",
+        "--effort",
+        0,
+        "--gap",
+        "50%",
+        "-q",
+        "--format",
+        "csv",
+        "-o",
+        "p.json",
+    )
     cells = [cell.strip('"') for line in table.stdout.splitlines() for cell in line.split(",")]
     assert not [cell for cell in cells if cell.startswith(("=", "@"))]
     assert "absolute-name" not in {path.name for path in {*Path("/tmp").iterdir()} - outside}

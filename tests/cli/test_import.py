@@ -113,7 +113,7 @@ def test_a_plan_for_hugectr_goes_out_and_comes_back(run, tmp_path):
     """Node-wide rows too, with no flag: nothing differs; under the rating it is said what to change."""
     inputs = ("-t", "dgx-h100", "-w", "dlrm-dcnv2", "--nodes", "2")
     ours, file, again = tmp_path / "ours.json", tmp_path / "sharding.json", tmp_path / "again.json"
-    words = ("--runtime", "hugectr", "--effort", "0", "--shardings", "table_row_wise,data_parallel")
+    words = ("--runtime", "hugectr", "--effort", "0", "--gap", "50%", "--shardings", "table_row_wise,data_parallel")
     assert run("plan", *inputs, *words, "-o", ours).exit_code == 0
     assert "table_row_wise" in {table.sharding for table in read_plan(ours).tables}
     assert run("export", ours, "--to", "hugectr", "-o", file).exit_code == 0

@@ -47,7 +47,7 @@ def test_every_fault_has_its_place(run, starter):
 def test_a_missing_package_is_json_and_ends_with_2(run, starter, tmp_path, monkeypatch):
     """As where it is said in words: one exit code for every extra."""
     plan = tmp_path / "plan.json"
-    assert run("plan", "-t", starter / "topology.yaml", "--effort", 0, "-q", "-o", plan).exit_code == 0
+    assert run("plan", "-t", starter / "topology.yaml", "--effort", 0, "--gap", "50%", "-q", "-o", plan).exit_code == 0
     for module in ("plotly.offline", "matplotlib", "matplotlib.figure", "torch", "scipy", "scipy.optimize"):
         monkeypatch.setitem(sys.modules, module, None)
     table = tmp_path / "rows.csv"

@@ -11,7 +11,7 @@ from planner.reports import markdown
 from planner.reports.tables import TextGrid
 
 COMMANDS = {
-    "plan": ["plan", "-t", "topology.yaml", "--nodes", 2, "--effort", 0, "-q"],
+    "plan": ["plan", "-t", "topology.yaml", "--nodes", 2, "--effort", 0, "--gap", "50%", "-q"],
     "explain": ["explain", "plan.json"],
     "compare": ["compare", "plan.json", "plan.json"],
     "memory": ["memory", "plan.json"],
@@ -48,7 +48,21 @@ def test_names_are_no_markup(run, starter, tmp_path, monkeypatch):
     tables = [{"name": name, "rows": 1000, "dim": 64, "pooling_factor": 4}]
     monkeypatch.chdir(tmp_path)
     (tmp_path / "w.yaml").write_text(json.dumps({"name": "# m", "batch_per_rank": 512, "tables": tables}))
-    words = ["-t", starter / "topology.yaml", "-w", "w.yaml", "--nodes", 1, "--effort", 0, "-q", "-o", "plan.json"]
+    words = [
+        "-t",
+        starter / "topology.yaml",
+        "-w",
+        "w.yaml",
+        "--nodes",
+        1,
+        "--effort",
+        0,
+        "--gap",
+        "50%",
+        "-q",
+        "-o",
+        "plan.json",
+    ]
     assert run("plan", *words).exit_code == 0
     page = run("explain", "plan.json", "--format", "markdown").stdout
     assert r"| a\|b\`c\`\<img src=x\> \*d\* \[e\](http://f) \_g\_ |" in page

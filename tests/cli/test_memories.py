@@ -57,7 +57,7 @@ def files(tmp_path):
 def planned(run, files):
     """The plan document, written by `planner plan`."""
     inputs = ("-t", files["topology"], "-w", files["workload"], "--policy", files["policy"])
-    result = run("plan", *inputs, "--effort", 0, "-o", files["plan"])
+    result = run("plan", *inputs, "--effort", 0, "--gap", "50%", "-o", files["plan"])
     assert result.exit_code == 0, result.stderr
     return result, json.loads(files["plan"].read_text())
 

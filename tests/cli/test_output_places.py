@@ -10,7 +10,7 @@ from planner.document.files import write_file
 from topologies.errors import InputError
 
 COMMANDS = {
-    "plan": ("plan", "-t", "cpu", "-w", "nv-tiny", "--effort", 0, "-q", "-o"),
+    "plan": ("plan", "-t", "cpu", "-w", "nv-tiny", "--effort", 0, "--gap", "50%", "-q", "-o"),
     "report": ("report", "plan.json", "-o"),
     "export": ("export", "plan.json", "--to", "torchrec", "-o"),
 }

@@ -14,7 +14,7 @@ from planner._version import VERSION
 from planner.cli import plan as command
 from planner.cli.exits import ExitCode
 
-QUICKLY = ("--effort", 0, "--no-simulate")
+QUICKLY = ("--effort", 0, "--gap", "50%", "--no-simulate")
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ def test_what_fits_nowhere_exits_with_4(plan):
 def test_a_slip_of_a_unit_is_noted(run, starter):
     """What `planner check` warns of; planned for as it stands, and quiet says nothing."""
     slip = ("--set", "topology.nodes.0.accelerators.hbm.capacity=80Gb")
-    words = ("plan", "-t", starter / "topology.yaml", "--effort", 0, *slip)
+    words = ("plan", "-t", starter / "topology.yaml", "--effort", 0, "--gap", "50%", *slip)
     loud, quiet = run(*words), run(*words, "-q")
     assert "note: my-cluster: nodes.0.accelerators.hbm.capacity: 10GB does not fit" in loud.stderr
     assert "did you mean 80GB" in loud.stderr
@@ -240,7 +240,7 @@ def test_memory_of_inputs_and_of_a_plan(run, plan_file, starter):
 @pytest.mark.parametrize("model", ["torchrec", "hugectr"])
 def test_memory_of_a_plan_is_counted_as_its_own_planner_counts(run, plan, tmp_path, model):
     """The sum of the ranks of the document, tier by tier."""
-    assert plan("--cost-model", model, "--effort", "0").exit_code == 0
+    assert plan("--cost-model", model, "--effort", "0", "--gap", "50%").exit_code == 0
     document = json.loads((tmp_path / "plan.json").read_text())
     parts = {
         part["part"]: part for part in json.loads(run("memory", tmp_path / "plan.json", "--format", "json").stdout)
@@ -287,7 +287,8 @@ def test_one_table_on_one_rank_is_said_so(run, tmp_path):
 
 def test_seeds_give_one_plan_however_many_processes_there_are(run, starter, tmp_path):
     """The document says from how many seeds was searched, and verifies."""
-    asked = ("plan", "--topology", starter / "topology.yaml", *QUICKLY, "--gap", "0%", "--seeds", 2)
+    inputs = ("--topology", starter / "topology.yaml", "--nodes", 1, "-w", "dlrm-v1")
+    asked = ("plan", *inputs, *QUICKLY, "--gap", "0%", "--seeds", 2)
     written = [tmp_path / "beside.json", tmp_path / "alone.json"]
     for workers, file in enumerate(written, start=1):
         assert run(*asked, "--workers", workers, "-o", file).exit_code == 0

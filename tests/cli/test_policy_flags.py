@@ -10,7 +10,9 @@ def plan_json(run, starter):
     """`planner plan` of the starter files with more words; the document."""
 
     def planned(*words):
-        result = run("plan", "-t", starter / "topology.yaml", "--effort", 0, "-q", "--format", "json", *words)
+        result = run(
+            "plan", "-t", starter / "topology.yaml", "--effort", 0, "--gap", "50%", "-q", "--format", "json", *words
+        )
         assert result.exit_code == 0, result.stderr
         return json.loads(result.stdout)
 
@@ -96,7 +98,7 @@ def test_an_exchange_by_a_flag(run, starter, tmp_path):
     """It is in the plan; `explain` says why, and an export that cannot run it what to do."""
     plan, topology = tmp_path / "plan.json", starter / "topology.yaml"
     whole = ("--tiers", "hbm", "--shardings", "table_wise")
-    made = run("plan", "-t", topology, *whole, "--exchange", "sptt", "--effort", 0, "-q", "-o", plan)
+    made = run("plan", "-t", topology, *whole, "--exchange", "sptt", "--effort", 0, "--gap", "50%", "-q", "-o", plan)
     assert made.exit_code == 0, made.stderr
     assert "Vectors are exchanged sptt." in made.stdout
     assert json.loads(plan.read_text())["provenance"]["exchange"] == "sptt"

@@ -13,7 +13,18 @@ from planner.cli.exits import ExitCode
 def plan(run, starter, tmp_path):
     """`plan(file, *flags, nodes=3)`: plan the starter and write the document."""
     return lambda file, *words, nodes=3: run(
-        "plan", "-t", starter / "topology.yaml", "-o", tmp_path / file, "--nodes", nodes, "--effort", 0, *words
+        "plan",
+        "-t",
+        starter / "topology.yaml",
+        "-o",
+        tmp_path / file,
+        "--nodes",
+        nodes,
+        "--effort",
+        0,
+        "--gap",
+        "50%",
+        *words,
     )
 
 

@@ -17,7 +17,7 @@ robust: {quantile: p90, scenarios: 20, simulated: 2, pooling_drift: 30%, skew_dr
 def plan(run, tmp_path):
     """`plan(file, *flags)`: plan a few tables on one node and write the document."""
     inputs = ("-t", "dgx-h100", "-w", "synthetic:10@seed=1")
-    return lambda file, *words: run("plan", *inputs, "-o", tmp_path / file, "--effort", 0, "-q", *words)
+    return lambda file, *words: run("plan", *inputs, "-o", tmp_path / file, "--effort", 0, "--gap", "50%", "-q", *words)
 
 
 def test_a_robust_plan_is_told_and_holds(run, plan, tmp_path):

@@ -16,7 +16,21 @@ def planned(tmp_path_factory):
     directory = tmp_path_factory.mktemp("planned")
     path, starter = directory / "plan.json", directory / "starter"
     stated = ("--set", "workload.dense.optimizer=shampoo", "--set", f"workload.dense.shampoo={SETUP}")
-    asked = ("plan", "-t", starter / "topology.yaml", "--nodes", "1", *stated, "--effort", "0", "-q", "-o", path)
+    asked = (
+        "plan",
+        "-t",
+        starter / "topology.yaml",
+        "--nodes",
+        "1",
+        *stated,
+        "--effort",
+        "0",
+        "--gap",
+        "50%",
+        "-q",
+        "-o",
+        path,
+    )
     for command in (("init", starter), asked):
         assert CliRunner().invoke(app, [str(word) for word in command]).exit_code == 0
     return path

@@ -90,7 +90,7 @@ def test_an_unknown_group_is_an_input_error(size):
 @pytest.fixture
 def size_several(run, starter):
     """`size_several(*flags)`: the starter's cluster and DGX H100, each also with a change."""
-    clusters = ("-t", starter / "topology.yaml", "-t", "dgx-h100", "-w", starter / "workload.yaml")
+    clusters = ("-t", starter / "topology.yaml", "-t", "dgx-h100", "-w", "dlrm-v1")
     tries = ("--try", "workload.embedding.dtype=fp16;topology.nodes.0.power=5kW")
     searched = ("--max-nodes", 4, *QUICK, "--prices", "example-2025-01", "-q")
     return lambda *words: run("size", *clusters, *tries, *searched, *words)

@@ -6,8 +6,8 @@ import pytest
 from cost_models.coefficients import Coefficient, ValidRange
 from cost_models.error_bars import Cause, ErrorBars, band, combined, doublings_outside, error_90, outside
 from cost_models.shards import DDR, DDR_CACHED, HBM, SSD_CACHED, STATE_PLACES, TABLE_WISE, Blocks, PlacedShards
+from cost_models.stage_causes import is_measured
 from cost_models.step import StepModel
-from cost_models.step_error_bars import is_measured
 from cost_models.workload.loading import load_workload
 from topologies.loading import load_topology
 

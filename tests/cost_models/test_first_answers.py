@@ -127,7 +127,7 @@ def test_no_line_costs_a_placement_less_than_its_own(seed: int, fields: dict[str
 )
 def test_plans(software: str, pipeline: str, hbm_bytes: float, ddr_bytes: float, asks: bool) -> None:
     """Bounded and verified: of tables that fit beside the ranks nothing waits, of others once."""
-    tables = [{"rows": 8 * ROWS, "dim": 64, "pooling_factor": 10, "zipf_alpha": 1.05}] * (6 if asks else 4)
+    tables = [{"rows": 16 * ROWS, "dim": 64, "pooling_factor": 10, "zipf_alpha": 1.05}] * (3 if asks else 2)
     fields = {"overhead": "0us"} if pipeline == "prefetch" else {}
     asked = workload(tables, global_batch=4096, pipeline=pipeline, software=software, **fields)
     steps = {}

@@ -19,8 +19,8 @@ from cost_models.simulator.network import SimulatedNetwork
 from cost_models.simulator.program import Streams
 from cost_models.small_products import SmallRates
 from cost_models.software import software_of
+from cost_models.stage_causes import stage_causes
 from cost_models.step import StepModel
-from cost_models.step_error_bars import stage_causes
 from cost_models.workload import Workload
 from cost_models.workload.histories import histories
 from cost_models.workload.layer_kinds import Product

@@ -45,7 +45,7 @@ def question(seed: int, among: str = "nodes") -> tuple[Topology, Workload]:
             "dim": int(random.choice([8, 32, 64])),
             "pooling_factor": int(random.integers(1, 80)),
         }
-        for _ in range(2 if nodes * ranks > 6 else 3)
+        for _ in range(2 if nodes * ranks > 5 else 3)
     ]
     stored = sum(4.2 * int(table["rows"]) * int(table["dim"]) for table in tables) / (nodes * ranks)
     shared = {"ranks": ranks, "hbm_bytes": float(random.choice([60.0, 6.0, 2.5])) * stored + 4e8}

@@ -72,6 +72,7 @@ def choices(target: float) -> tuple[ClusterChoice, ...]:
     return size_all(CASES, ClusterQuestion(target, max_nodes=MOST_NODES), **QUICK)
 
 
+@pytest.mark.slow(seconds=15)
 def test_each_case_has_its_smallest_size(
     choices: tuple[ClusterChoice, ...], all_rates: list[dict[int, float]], target: float
 ) -> None:
@@ -86,6 +87,7 @@ def test_each_case_has_its_smallest_size(
     assert best.ranks == by_hand
 
 
+@pytest.mark.slow(seconds=15)
 @pytest.mark.parametrize("by", ["size", "price"])
 def test_the_best_is_the_best_of_every_size_of_every_case(
     by: str, choices: tuple[ClusterChoice, ...], all_rates: list[dict[int, float]], target: float
@@ -156,6 +158,7 @@ def test_an_unknown_price_keeps_no_limit() -> None:
     assert not replace(found, sheet=sheet, question=ClusterQuestion(max_usd_per_hour=3.99)).does
 
 
+@pytest.mark.slow(seconds=15)
 def test_a_longest_step_is_a_throughput_where_the_batch_is_fixed(
     target: float, choices: tuple[ClusterChoice, ...]
 ) -> None:

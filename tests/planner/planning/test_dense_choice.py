@@ -99,6 +99,7 @@ def test_ranks_hold_what_zero_says(strategy: str) -> None:
     assert any("dense: is replicate" in fault for fault in verify(lied))
 
 
+@pytest.mark.slow
 def test_a_wukong_that_fills_hbm_is_refused_replicated_and_sharded_by_choice() -> None:
     """Five wide layers, of 120 GFLOP a training sample and 20 B parameters, on 128 H100: replicated it is proven
     not to fit, with the flag that helps; auto takes fsdp, and the step is the dense part's."""

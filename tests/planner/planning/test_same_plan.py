@@ -38,7 +38,7 @@ from planner import Policy, plan
 from topologies import load_topology
 
 for topology, nodes, workload, policy in (
-    ("zionex-16", 8, "dlrm-dcnv2", None),
+    ("zionex-16", 4, "dlrm-dcnv2", None),
     ("dgx-a100-40", 1, "dlrm-dcnv2", None),
     ("dgx-h100", 2, "synthetic:40@seed=3", Policy(runtime="torchrec")),
 ):

@@ -12,6 +12,7 @@ from cost_models.resources import STASHES
 from cost_models.shards import MEMORY_DDR, MEMORY_HBM, PLACEMENT_TIERS, TABLE_WISE, Blocks, Floats, PlacedShards
 from cost_models.simulator.simulation import simulate
 from cost_models.step import StepModel
+from cost_models.strategy_loads import loads_without_strategies
 from cost_models.workload.dense_sharding import DenseSharding
 from planner import plan
 from planner.document.goals import stash_of_ranks
@@ -276,7 +277,7 @@ def test_no_strategy_is_charged_for_the_passes_of_another() -> None:
     of_stash = [column.resource in STASHES for column in model.columns]
     assert sum(of_stash) == 3
     assert (model.base.loads[:, of_stash].sum(axis=1) > 0).all()
-    assert not model.base.without_strategies()[:, of_stash].any()
+    assert not loads_without_strategies(model.base)[:, of_stash].any()
 
 
 def test_layers_are_chosen_beside_stashed_tables() -> None:

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 import pytest
@@ -249,6 +250,12 @@ def planned(where: Topology, own: Workload = MODEL, **policy: object) -> Plan:
     return plan(where, own, policy=Policy.model_validate({"tiers": ["hbm"], **policy}), effort=0)
 
 
+@cache
+def stashing() -> Plan:
+    """Tables that fit once some are stashed."""
+    return planned(cluster(5e9), stash="auto")
+
+
 def test_a_stash_is_a_remedy_where_it_makes_tables_fit() -> None:
     """A plan that does not fit names `--stash auto`, which plans; not where it would not help, nor where it may not
     be."""
@@ -258,7 +265,7 @@ def test_a_stash_is_a_remedy_where_it_makes_tables_fit() -> None:
         assert found.infeasibility is not None
         remedies[hbm_bytes] = {each.change: each for each in found.infeasibility.remedies}
     assert remedies[5e9]["stash"].flags == "--stash auto"
-    assert planned(cluster(5e9), stash="auto").objective is not None
+    assert stashing().objective is not None
     assert remedies[3e9]["stash"].flags is None
     assert remedies[3e9]["stash"].words.startswith("stashing tables between the passes")
     assert planned(cluster(3e9), stash="auto").objective is None
@@ -270,7 +277,7 @@ def test_a_stash_is_a_remedy_where_it_makes_tables_fit() -> None:
 
 def test_plans_with_stashed_tables_have_error_bars() -> None:
     """By what the time rests on: PCIe for the ways, the dense part for its passes."""
-    found = planned(cluster(5e9), stash="auto")
+    found = stashing()
     assert found.objective is not None
     bar = found.objective.error_bar
     assert bar is not None

@@ -27,7 +27,7 @@ ROUNDING = 1e-8
 def test_no_bound_passes_the_optimum(is_quick: bool) -> None:
     """After each way to raise it, from any placement: at least the relaxation's, at most the optimum."""
     raised = near = 0
-    problems = solvable_problems()[::2]
+    problems = solvable_problems()[:: 2 if is_quick else 3]
     for problem, best_s in problems:
         fluid, limits = Fluid(problem), SearchLimits(gap=0.0)
         relaxed = relaxed_optimum(fluid)

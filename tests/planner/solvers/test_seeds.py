@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -35,8 +36,16 @@ def further() -> Iterator[FurtherSeeds]:
         yield further
 
 
-def alone(problem: Problem, seed: int) -> Outcome:
-    return solve(problem, SearchLimits(gap=0.0, effort=1, seed=seed, pattern_work=1e7, branch_nodes=20))
+@pytest.fixture(scope="module")
+def beside(problem: Problem, further: FurtherSeeds) -> Outcome:
+    """What three seeds find in two processes."""
+    return solve(problem, LIMITS, seeds=further)
+
+
+@pytest.fixture(scope="module")
+def singles(problem: Problem) -> list[Outcome]:
+    """What each of the three finds alone."""
+    return [solve(problem, replace(LIMITS, seed=seed)) for seed in range(3)]
 
 
 def described(outcome: Outcome) -> tuple[object, ...]:
@@ -45,15 +54,14 @@ def described(outcome: Outcome) -> tuple[object, ...]:
     return outcome.status, outcome.step_s, outcome.bound_s, *map(tuple, (placement.item_block, placement.item_place))
 
 
-def test_processes_change_nothing(problem: Problem, further: FurtherSeeds) -> None:
-    beside = solve(problem, LIMITS, seeds=further)
+def test_processes_change_nothing(problem: Problem, further: FurtherSeeds, beside: Outcome) -> None:
     with FurtherSeeds(2, workers=1) as one_by_one:
         assert described(solve(problem, LIMITS, seeds=one_by_one)) == described(beside)
     assert described(solve(problem, LIMITS, seeds=further)) == described(beside)
 
 
-def test_the_best_of_all_seeds_is_taken(problem: Problem, further: FurtherSeeds) -> None:
-    found, singles = solve(problem, LIMITS, seeds=further), [alone(problem, seed) for seed in range(3)]
+def test_the_best_of_all_seeds_is_taken(problem: Problem, beside: Outcome, singles: list[Outcome]) -> None:
+    found = beside
     assert found.placement is not None
     assert found.bound_s is not None
     steps = [each.best_s for each in singles]
@@ -102,8 +110,8 @@ def test_time_is_shared_where_one_process_searches_from_all(problem: Problem) ->
     assert [(each.time_limit_s, each.seed) for each in four._limits(limits)] == [(11.0, 1), (11.0, 2), (11.0, 3)]
 
 
-def test_the_better_of_two_outcomes_has_the_higher_bound(problem: Problem) -> None:
-    first, second = alone(problem, 0), alone(problem, 1)
+def test_the_better_of_two_outcomes_has_the_higher_bound(singles: list[Outcome]) -> None:
+    first, second = singles[:2]
     for one, other in ((first, second), (second, first)):
         both = better(one, other)
         assert both.step_s == min(first.best_s, second.best_s)

@@ -162,6 +162,7 @@ def test_attempts_end_after_two_in_vain_and_neighbourhoods_after_three(monkeypat
     assert steps_of([11.0, None, 1.0, 1.0], [10.5, 10.4999, 9.9, 9.95, *three]) == ([9.9], 2, 6)
 
 
+@pytest.mark.slow
 def test_neighbourhoods_come_to_ways_that_the_attempts_lack(monkeypatch: pytest.MonkeyPatch) -> None:
     """Attempts that know one way of each class are far from those that know twenty; plans with ways that are drawn are
     as fast as these, the same for the same seed, whole and within memory."""
