@@ -1,4 +1,4 @@
-"""What goes on beside all stages of a step, which is no shorter: the copy of a batch, or what the host of one rank does.
+"""What goes on beside a step, which is no shorter: the copy of a batch, or what the host of one rank does.
 
 Of several such things the longest alone is seen. It has a stage of its own, the last one, that shows what the others
 do not hide of it: the step stays the sum of its stages.

@@ -18,8 +18,8 @@ from cost_models.simulator.spreads import KnownHubs
 COMPUTE, COPY, DATA, IDS, PREFETCH, REDUCE = "compute", "copy", "data", "input dist", "prefetch", "all-reduce"
 STASH = "stash"
 HOST = "host"
-"""The device waits for what the host does between its kernels, so that it is no stream; but on one rank, where both work
-at the same time, it is."""
+"""The device waits for what the host does between its kernels: no stream, but on one rank, where both work at the same
+time."""
 
 TaskKind = Literal[
     "overhead",

@@ -28,8 +28,8 @@ def rounded_down(relaxed_s: Floats, fixed: FixedParts) -> Floats:
 
 
 def relaxed_steps(base: Base, bounds: Floats, row: Ints, fixed: FixedParts, held: Ints) -> Floats:
-    """[n] bounds, not rounded and without floors, of candidates whose tables are at these rows [n, T] of `ProfileCosts.bounds`, and
-    have so many bytes with their state."""
+    """[n] bounds, neither rounded nor held up by floors, of candidates whose tables are at these rows [n, T] of
+    `ProfileCosts.bounds`, and have so many bytes with their state."""
     summed = summed_over_tables(bounds, row)
     has_option = np.isfinite(summed[..., 0])
     low, high = (np.where(has_option, summed[..., n], 0.0) for n in (0, -1))
