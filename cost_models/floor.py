@@ -26,6 +26,15 @@ class Floor:
     seconds: Floats
     """[W] that it takes on each rank."""
 
+    @classmethod
+    def of(cls, copy_seconds: Floats, host_s: float | None, *, copies_beside: bool) -> "Floor | None":
+        """The longer of the copy of a batch, [W] seconds, where that goes on beside a step, and of the host's work,
+        where that does; None where neither does."""
+        beside = [cls(BATCH_COPY, copy_seconds)] if copies_beside else []
+        if host_s is not None:
+            beside.append(cls(HOST, np.full_like(copy_seconds, host_s)))
+        return max(beside, key=lambda each: each.longest_s, default=None)
+
     @property
     def longest_s(self) -> float:
         """No step is shorter."""

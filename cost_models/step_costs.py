@@ -23,7 +23,7 @@ from cost_models.dense_update import DenseUpdate
 from cost_models.exchange_lines import ExchangeLine, fastest_line
 from cost_models.exchanged import Exchanged
 from cost_models.first_answers import CACHE_FETCH, answer_lines, first_answer_s, must_ask
-from cost_models.floor import BATCH_COPY, HOST, Floor
+from cost_models.floor import Floor
 from cost_models.kinds import RankKind, rank_kinds
 from cost_models.loads import Loads
 from cost_models.lookup import Lookup
@@ -261,18 +261,14 @@ class StepCosts(StepMemory):
         """A batch comes to the devices before its ids are exchanged or, with a pipeline, beside the step before; a
         step is then no shorter than that, nor than what the host does beside it. Where whatever is placed hides both,
         there is no stage for them."""
-        beside: list[Floor] = []
-        if (host := self.coefficients.host_beside) is not None:
-            beside.append(Floor(HOST, np.full(len(self.kind_of_rank), host.value)))
         copy_seconds = self.batch_copy.seconds(self.loaded_bytes_per_sample)[self.kind_of_rank]
-        if self.batch_copy.is_beside:
-            beside.append(Floor(BATCH_COPY, copy_seconds))
-        elif not self.coefficients.software.ids_arrive_sharded:
+        is_beside, host = self.batch_copy.is_beside, self.coefficients.host_beside
+        if not (is_beside or self.coefficients.software.ids_arrive_sharded):
             self._beside[self.stages.index("input_dist")] += copy_seconds.max()
-        longest = max(beside, key=lambda each: each.longest_s, default=None)
-        if longest is not None and longest.longest_s > self.fixed_step_s:
-            self.floor = longest
-            self.stages, self._beside = (*self.stages, longest.stage), np.append(self._beside, 0.0)
+        floor = Floor.of(copy_seconds, None if host is None else host.value, copies_beside=is_beside)
+        if floor is not None and floor.longest_s > self.fixed_step_s:
+            self.floor = floor
+            self.stages, self._beside = (*self.stages, floor.stage), np.append(self._beside, 0.0)
 
     def activation_seconds(self) -> float:
         """Seconds of the stage `dense` in which activations cross device memory, on the slowest kind of rank."""
