@@ -91,7 +91,7 @@ class EmbeddingsAlone(StepModel):
         super().__init__(topology, workload, reserve, exchange, **ways)
         self._take_lines(self.all_protocols[0])
         self.base_bytes = np.zeros_like(self.base_bytes)
-        self.copy_seconds = None
+        self.floor = None
 
     def _take_lines(self, protocols: tuple[int, ...]) -> None:
         super()._take_lines(protocols)

@@ -94,7 +94,7 @@ class BatchCopy:
 
 def launch_s(workload: Workload, software: SoftwareCoefficients, update: DenseUpdate) -> float:
     """From the end of a step until the device has something to do: the host's work, in training less what the optimizer
-    of the dense part, measured as a part of it, takes at the end."""
+    of the dense part, measured as a part of it, takes at the end. 0 where the host works beside the device."""
     optimizer_s = update.moved_s if workload.mode == "training" else 0.0
     return max(software.step_overhead_s.value - optimizer_s, 0.0)
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from cost_models.coefficients import (
+    Coefficient,
     CollectiveCoefficients,
     DeviceCoefficients,
     LinkCoefficients,
@@ -15,7 +16,8 @@ from cost_models.coefficients import (
     optimizer_coefficients,
 )
 from cost_models.collective_laws import collective_law
-from cost_models.software import kernels_of, software_of
+from cost_models.host_beside import software_on
+from cost_models.software import kernels_of
 from cost_models.workload.models import Workload
 from topologies.cluster import Topology
 
@@ -37,10 +39,14 @@ class StepCoefficients(CoefficientsUsed):
     """Those of the physical cost model."""
 
     software: SoftwareCoefficients
+    host_beside: Coefficient | None = None
+    """What the host does in a step at the same time as its device, which is then no part of the software's fixed
+    overhead; None where that has it."""
 
     @classmethod
-    def of(cls, topology: Topology, workload: Workload) -> "StepCoefficients":
-        """Those for a cluster and a workload, each once, in the order of the node groups."""
+    def of(cls, topology: Topology, workload: Workload, cluster: Topology) -> "StepCoefficients":
+        """Those for all or a part of a cluster and a workload, each once, in the order of the node groups."""
+        software, host_beside = software_on(cluster, workload)
         links: list[LinkCoefficients] = []
         systems: set[str] = set()
         for group in topology.nodes:
@@ -56,7 +62,8 @@ class StepCoefficients(CoefficientsUsed):
         if not all(table.pooled for table in workload.tables):
             devices += map(device_coefficients, names)
         return cls(
-            software=software_of(workload),
+            software=software,
+            host_beside=host_beside,
             devices=tuple({device.label: device for device in devices}.values()),
             links=tuple(dict.fromkeys(links)),
             collectives=tuple(file for file in collective_files() if file.name in systems),

@@ -37,15 +37,15 @@ class FixedParts:
     unshared: Floats
     """[n, K, C] of that the rest."""
     constants: Floats
-    """[n, S] `CostModel.constants` without the latencies of exchanges, and without the stage of the batch copy."""
+    """[n, S] `CostModel.constants` without the latencies of exchanges, and without the stage of the floor."""
     base_bytes: Floats
     """[n] bytes of HBM on each rank."""
     output_copies: Floats
     """[n] `Batching.output_copies`."""
-    copy_s: Floats
-    """[n] seconds in which a batch comes to the slowest device beside the step before; 0 where none does."""
+    floor_s: Floats
+    """[n] the longest of what goes on beside a step, whatever hides it; 0 where nothing does."""
     copy_left_s: Floats
-    """[n] what is left of that when devices begin a step: no rows below HBM wait longer for it."""
+    """[n] what is left of the copy of a batch when devices begin a step: no rows below HBM wait longer for it."""
 
 
 @dataclass(frozen=True)
@@ -120,8 +120,10 @@ class TableAmounts:
         peak = PeakOfModels.of(model.peak, [each.workload for each in bases], which, sums[:, -3:], model.tables)
         launches_s = np.array([launch_s(each.workload, each.software, each.schedule.update) for each in bases])[which]
         left_s = np.maximum(copy_s - launches_s, 0.0)
+        host = model.coefficients.host_beside
+        floor_s = np.maximum(copy_s, 0.0 if host is None else host.value)
         loads, unshared = (each.transpose(2, 0, 1) for each in (base.loads, base.unshared))
-        return FixedParts(loads, unshared, base.constants.T, peak.rank_bytes, peak.output_copies, copy_s, left_s)
+        return FixedParts(loads, unshared, base.constants.T, peak.rank_bytes, peak.output_copies, floor_s, left_s)
 
 
 def _even_updates_s(model: StepCosts, kind: int) -> Floats:

@@ -16,8 +16,9 @@ from cost_models.cost_arrays import BlockCosts, BlockMemory, Column
 from cost_models.error_bars import ErrorBars
 from cost_models.evaluation import ROUNDING, Evaluation, critical_rank
 from cost_models.exchange_lines import Case
+from cost_models.floor import Floor
 from cost_models.replicas import Replicas
-from cost_models.resources import BAGS, DEVICE, PCIE, Resource
+from cost_models.resources import BAGS, DEVICE, Resource
 from cost_models.shards import (
     EVERYWHERE,
     EXTENT_OF_SHARDING,
@@ -40,8 +41,6 @@ from cost_models.tables import Tables
 from cost_models.workload.models import Workload
 from topologies.cluster import Topology
 
-BATCH_COPY = "batch_copy"
-"""The stage of a batch that takes longer to come to the devices than everything else in a step."""
 SHARDS_AT_ONCE = 1 << 22
 """Whose costs are summed together: of thousands of replicas on thousands of ranks each array would take gigabytes."""
 
@@ -90,9 +89,8 @@ class CostModel(ABC):
     """Of a model whose costs are straight lines in the place of bent ones: which lines, one for each such stage."""
     protocol_stages: tuple[str, ...] = ()
     """The names of these stages."""
-    copy_seconds: Floats | None = None
-    """[W] seconds in which a batch comes to each rank's device beside the step before. The stage BATCH_COPY, the last
-    one, is what the others do not hide of it. None without that stage."""
+    floor: Floor | None = None
+    """What goes on beside a step, whose stage is the last one; None where others always hide it."""
     kind_of_rank: Ints
     """[W] index of the node group of `topology`."""
     node_of_rank: Ints
@@ -361,9 +359,9 @@ class CostModel(ABC):
             if total.max() > busy[:, column.stage].max() * (1 + ROUNDING):  # of equal ones the first, on any machine
                 binding[column.stage] = column.resource
             busy[:, column.stage] = np.maximum(busy[:, column.stage], total)
-        self.show_copy(busy)
-        if self.copy_seconds is not None and busy[:, -1].any():
-            binding[-1] = PCIE
+        self.show_floor(busy)
+        if self.floor is not None and busy[:, -1].any():
+            binding[-1] = self.floor.resource
         critical = tuple(critical_rank(of_stage) for of_stage in busy.T)
         seconds = busy + self.constants
         return Evaluation(seconds.max(axis=0), critical, tuple(binding), seconds, stored)
@@ -390,15 +388,15 @@ class CostModel(ABC):
         return self._evaluation(self.base_loads[self.kind_of_rank], np.zeros((len(self.kind_of_rank), 0)))
 
     def whole_step_s(self, others_s: float) -> float:
-        """The step whose stages take so long together, without that of the batch copy."""
-        return others_s if self.copy_seconds is None else max(others_s, float(self.copy_seconds.max()))
+        """The step whose stages take so long together, without that of the floor."""
+        return others_s if self.floor is None else max(others_s, self.floor.longest_s)
 
-    def is_copy_time(self, seconds: float) -> bool:
-        """Whether a step, or a bound on it, is no longer than the batch copy, so that nothing else could shorten it."""
-        return self.copy_seconds is not None and seconds <= float(self.copy_seconds.max())
+    def is_floor(self, seconds: float) -> bool:
+        """Whether a step, or a bound on it, is no longer than its floor, so that nothing else could shorten it."""
+        return self.floor is not None and seconds <= self.floor.longest_s
 
-    def show_copy(self, busy: Floats) -> None:
-        """Give the stage of the batch copy its seconds, in the loads [W, S] of all stages."""
-        if self.copy_seconds is not None:
+    def show_floor(self, busy: Floats) -> None:
+        """Give the stage of the floor its seconds, in the loads [W, S] of all stages."""
+        if self.floor is not None:
             others_s = float((busy[:, :-1].max(axis=0) + self.constants[:-1]).sum())
-            busy[:, -1] = np.maximum(self.copy_seconds - others_s, 0.0)
+            busy[:, -1] = self.floor.left_s(others_s)

@@ -27,7 +27,7 @@ from cost_models.elementary import exp, log
 from cost_models.error_bars import Cause, doublings_outside, error_90, is_of, width
 from cost_models.evaluation import Evaluation
 from cost_models.first_answers import CACHE_FETCH
-from cost_models.model import BATCH_COPY
+from cost_models.floor import BATCH_COPY, HOST
 from cost_models.resources import (
     BAGS,
     DEVICE,
@@ -156,6 +156,10 @@ class _StageErrors:
             return
         yield from self._on_constant() if self._constant else ()
         busy = self._seconds - self._constant
+        if self._name == HOST and (host := self._model.coefficients.host_beside) is not None:
+            name, error = self._software.name, error_90(host, self._device, {})
+            yield Cause(f"step_overhead_s of {name}", name, 1.0, error, host.kind, host)
+            return
         if self._resource is None or self._rank is None or busy <= 0:
             return
         if self._name == BATCH_COPY:
@@ -181,7 +185,10 @@ class _StageErrors:
             return
         overhead = "step_overhead_s" if self._name == "overhead" else "collective_latency_s"
         computed_s = self._model.update.beyond_overhead_s if self._name == "overhead" else 0.0
-        yield self._of("software", overhead, self._constant - computed_s, {})
+        if self._model.coefficients.host_beside is None or self._name != "overhead":
+            yield self._of("software", overhead, self._constant - computed_s, {})
+        else:  # the dense optimizer, which moves bytes
+            yield self._of("device", "activation_efficiency", self._constant - computed_s, {})
         for optimizer in self._model.coefficients.optimizers if computed_s else ():
             share, evidence = computed_s / self._seconds, optimizer.root_column_s
             error, words = error_90(evidence, self._device, {}), f"root_column_s of {optimizer.name}"

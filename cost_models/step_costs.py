@@ -23,11 +23,11 @@ from cost_models.dense_update import DenseUpdate
 from cost_models.exchange_lines import ExchangeLine, fastest_line
 from cost_models.exchanged import Exchanged
 from cost_models.first_answers import CACHE_FETCH, answer_lines, first_answer_s, must_ask
+from cost_models.floor import Floor
 from cost_models.kinds import RankKind, rank_kinds
 from cost_models.loads import Loads
 from cost_models.lookup import Lookup
 from cost_models.memory import Batching, pool_bytes
-from cost_models.model import BATCH_COPY
 from cost_models.peak import Peak
 from cost_models.prefetch_lines import LINES, PREFETCH, PrefetchLine
 from cost_models.replicas import Replicas, ReplicatedCluster
@@ -97,7 +97,7 @@ class StepCosts(StepMemory):
         self.loaded_bytes_per_sample = float(self.tables.loaded_bytes_per_sample.sum())
         """Ids and their lengths: the same whatever variants of these tables `self.tables` has."""
         self.kinds: tuple[RankKind, ...] = rank_kinds(topology, workload)
-        self.coefficients = StepCoefficients.of(topology, workload)
+        self.coefficients = StepCoefficients.of(topology, workload, self.cluster)
         self.peak = Peak(
             workload.uncompressed,
             topology.world_size,
@@ -155,8 +155,7 @@ class StepCosts(StepMemory):
             exchanging = [stage for stage in self.protocol_stages if stage in EXCHANGE_OF]
             self.exchanged = Exchanged.among(self.schedule, self.kinds, exchanging, self.tables)
         self._take_lines((0,) * len(self.protocol_stages))
-        if not software.ids_arrive_sharded:
-            self._add_copy()
+        self._add_floor()
         self._take_lines(tuple(self._balanced_line(stage) for stage in self.protocol_stages))
         beside = sum(self.peak.rank_bytes.values())
         self.base_bytes: Floats = np.where(np.arange(len(self.memories)) == MEMORY_HBM, beside, 0.0)
@@ -258,16 +257,18 @@ class StepCosts(StepMemory):
         """[W] which instance of a resource each rank uses, numbered from 0, ascending along the ranks."""
         return self.schedule.resource_of_rank(resource)
 
-    def _add_copy(self) -> None:
-        """The batch comes to the devices before its ids are exchanged or, with a pipeline, beside the step before; a
-        step is then no shorter than that. Where whatever is placed hides it, there is no stage for it."""
+    def _add_floor(self) -> None:
+        """A batch comes to the devices before its ids are exchanged or, with a pipeline, beside the step before; a
+        step is then no shorter than that, nor than what the host does beside it. Where whatever is placed hides both,
+        there is no stage for them."""
         copy_seconds = self.batch_copy.seconds(self.loaded_bytes_per_sample)[self.kind_of_rank]
-        if not self.batch_copy.is_beside:
+        is_beside, host = self.batch_copy.is_beside, self.coefficients.host_beside
+        if not (is_beside or self.coefficients.software.ids_arrive_sharded):
             self._beside[self.stages.index("input_dist")] += copy_seconds.max()
-            return
-        if copy_seconds.max() > self.fixed_step_s:
-            self.copy_seconds = copy_seconds
-            self.stages, self._beside = (*self.stages, BATCH_COPY), np.append(self._beside, 0.0)
+        floor = Floor.of(copy_seconds, None if host is None else host.value, copies_beside=is_beside)
+        if floor is not None and floor.longest_s > self.fixed_step_s:
+            self.floor = floor
+            self.stages, self._beside = (*self.stages, floor.stage), np.append(self._beside, 0.0)
 
     def activation_seconds(self) -> float:
         """Seconds of the stage `dense` in which activations cross device memory, on the slowest kind of rank."""

@@ -10,7 +10,6 @@ import numpy as np
 
 from cost_models.error_bars import Cause, ErrorBand, ErrorBars, combined
 from cost_models.evaluation import Evaluation
-from cost_models.model import BATCH_COPY
 from cost_models.shards import PlacedShards
 from cost_models.stage_causes import stage_causes
 from cost_models.step_costs import StepCosts
@@ -30,7 +29,7 @@ def error_bars(model: StepCosts, placed: PlacedShards, evaluation: Evaluation) -
         for share, of_stage in zip(shares, causes, strict=True)
         for cause in of_stage
     ]
-    if model.stages[-1] == BATCH_COPY:  # which hides the rest, unless that errs by more
+    if model.floor is not None:  # which hides the rest, unless that errs by more
         of_step = max(of_step, causes[-1], key=combined)
     return ErrorBars(_step_bar(model, placed, of_step), stages)
 

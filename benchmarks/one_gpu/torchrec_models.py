@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.one_gpu.models import device_seconds, one_h100
+from cost_models.floor import HOST
 from cost_models.shards import COLUMN_WISE, HBM, TABLE_WISE, Blocks, PlacedShards
 from cost_models.stages import LOOKUP, UPDATE
 from cost_models.step import StepModel
@@ -37,7 +38,8 @@ def kernels(case: Case) -> dict[str, float]:
 
 
 def step(case: Case) -> dict[str, float]:
-    """Seconds of a step of TorchRec's modules and layers."""
+    """Seconds of a step of TorchRec's modules and layers, of its host and of its device, which work at the same
+    time."""
     tables = [_table(case, f"m{m}.t{i}") for m in range(case["modules"]) for i in range(case["tables"])]
     sizes = [128] * (case["layers"] - 1) + [1]
     asked = {
@@ -59,7 +61,11 @@ def step(case: Case) -> dict[str, float]:
     }
     model = StepModel(one_h100(), Workload.model_validate(asked))
     found = model.evaluate(_placed(_blocks(case, len(tables)), case["rows"]))
-    return {"step_s": found.step_s, "host_s": model.coefficients.software.step_overhead_s.value}
+    host = model.coefficients.host_beside
+    assert host is not None
+    stages = zip(model.stages, found.stage_seconds.tolist(), strict=True)
+    device_s = sum(seconds for stage, seconds in stages if stage != HOST)
+    return {"step_s": found.step_s, "host_s": host.value, "device_s": device_s}
 
 
 def stack(case: Case) -> dict[str, float]:

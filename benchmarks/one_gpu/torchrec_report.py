@@ -42,7 +42,7 @@ def steps() -> pd.DataFrame:
     case = [name for name in rows.columns if name not in ("run", "launches") and not name.endswith("_s")]
     rows = rows.groupby(case, sort=False, as_index=False).min()
     found = pd.DataFrame(torchrec_models.step(case) for case in rows.to_dict("records"))
-    return rows.assign(predicted_step_s=found.step_s, predicted_device_s=found.step_s - found.host_s)
+    return rows.assign(predicted_step_s=found.step_s, predicted_host_s=found.host_s, predicted_device_s=found.device_s)
 
 
 def stacks() -> pd.DataFrame:

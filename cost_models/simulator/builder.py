@@ -17,7 +17,7 @@ from cost_models.simulator.exchanges import Exchanges
 from cost_models.simulator.host_transfers import HostTransfers
 from cost_models.simulator.network import IN, OUT, SimulatedNetwork
 from cost_models.simulator.pipelines import ahead_of
-from cost_models.simulator.program import COMPUTE, IDS, PREFETCH, Label, Program, Streams, Wait
+from cost_models.simulator.program import COMPUTE, HOST, IDS, PREFETCH, Label, Program, Streams, Wait
 from cost_models.simulator.replica_copies import ReplicaCopies
 from cost_models.simulator.replica_groups import SimulatedGroups
 from cost_models.simulator.tower_exchanges import TowerExchanges
@@ -61,16 +61,18 @@ class Builder:
         groups: Sequence[SimulatedGroups | None] = (None,),
         through_towers: bool = False,
         with_roots: bool = False,
+        host_beside: bool = False,
     ) -> None:
         """`groups` are those of each part of a step's demand, None for one world; `through_towers`: vectors are
         exchanged in each tower, then among peers, where a tower has more than one rank; `with_roots`: every step takes
-        the inverse roots of Shampoo, instead of the mean step's share of them."""
+        the inverse roots of Shampoo, instead of the mean step's share of them; `host_beside`: the host works on a step
+        while its device does, instead of before it."""
         self._network, self._workload, self._software = network, workload, software
         self._streams = Streams(network.world)
         is_sharded = workload.dense.sharding is not None and workload.dense.sharding.is_sharded
         self._shards = ShardedKernels(self._streams, network, workload, software) if is_sharded else None
         self._dense = self._shards or DenseKernels(self._streams, network, workload, software)
-        self._with_roots = with_roots
+        self._with_roots, self._host_beside = with_roots, host_beside
         self._through_towers, self._capacity = through_towers, capacity
         self._parts = [self._exchanges_in(each, whose) for each, whose in zip(groups, _whose(groups), strict=True)]
         self._towers = [part.towers for part in self._parts if part.towers is not None]
@@ -120,7 +122,11 @@ class Builder:
                 self._bring(step + self._ahead.ids, self._received, self._exchange_ids, start)
             if self._ahead.fetch:
                 self._bring(step + self._ahead.fetch, self._fetched, self._prefetch, start)
+            if self._host_beside:
+                self._streams.let_host_work(step, self._dense.host_s, start)
             start = self._step(step, slowness[step])
+            if self._host_beside:  # the step ends when both are done
+                start = self._streams.join(COMPUTE, [self._streams.last(HOST)])
             program.done.append(start)
         program.hubs = self._streams.hubs.all()
         return program
@@ -170,9 +176,10 @@ class Builder:
     def _step(self, step: int, slow: Floats) -> Ints:
         """[W] the activities that end the step."""
         streams, demand, dense = self._streams, self._demands[step], self._dense
-        # Without a pipeline the host waits for the ids too, and only then goes on launching kernels.
-        host_waits = [] if self._ahead.ids else [self._received[step]]
-        streams.wait_for_host(step, dense.overhead_s(slow), host_waits)
+        if not self._host_beside:
+            # Without a pipeline the host waits for the ids too, and only then goes on launching kernels.
+            host_waits = [] if self._ahead.ids else [self._received[step]]
+            streams.wait_for_host(step, dense.overhead_s(slow), host_waits)
         streams.join(COMPUTE, [self._received[step]])
         if self._ahead.fetch:
             streams.join(COMPUTE, [self._fetched[step]])

@@ -213,9 +213,15 @@ class DenseKernels:
         return np.asarray(self._software.codec_passes.value * moved / hbm * slow)
 
     def overhead_s(self, slow: Floats) -> Floats:
-        """[W] the step's fixed overhead; the dense optimizer, which was measured as a part of it, has its own task."""
+        """[W] the step's fixed overhead, where the device waits for it; the dense optimizer, which was measured as a
+        part of it, has its own task."""
         optimizer_s = self.optimizer_s(slow) if self._workload.mode == "training" else 0.0
-        return np.maximum(self._software.step_overhead_s.value - optimizer_s, 0.0) * np.ones(self._network.world)
+        return np.maximum(self.host_s - optimizer_s, 0.0)
+
+    @property
+    def host_s(self) -> Floats:
+        """[W] what the host does in a step."""
+        return np.full(self._network.world, self._software.step_overhead_s.value)
 
 
 @dataclass(frozen=True)

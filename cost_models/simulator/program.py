@@ -18,7 +18,8 @@ from cost_models.simulator.spreads import KnownHubs
 COMPUTE, COPY, DATA, IDS, PREFETCH, REDUCE = "compute", "copy", "data", "input dist", "prefetch", "all-reduce"
 STASH = "stash"
 HOST = "host"
-"""No stream: the device waits for what the host does between its kernels."""
+"""The device waits for what the host does between its kernels: no stream, but on one rank, where both work at the same
+time."""
 
 TaskKind = Literal[
     "overhead",
@@ -132,6 +133,10 @@ class Streams:
         idle = self.graph.add(seconds, [self._last.get(COMPUTE), *after])
         self._last[COMPUTE] = idle
         self.record(Label("overhead", "overhead", HOST, step), idle, idle)
+
+    def let_host_work(self, step: int, seconds: Floats, after: Wait) -> None:
+        """The host works for so long beside the device."""
+        self.run(Label("host", "overhead", HOST, step), seconds, [after])
 
     def move(
         self, label: Label, amount: Floats, uses: list[Use], after: Sequence[Wait] = (), *, yields: bool = False

@@ -7,6 +7,7 @@ from functools import cached_property, partial
 
 import numpy as np
 
+from cost_models.host_beside import works_beside
 from cost_models.kinds import rank_kinds
 from cost_models.replicas import Replicas
 from cost_models.resources import DEVICE, Resource
@@ -129,7 +130,7 @@ class Simulation:
 
     def busy(self) -> dict[Resource, Floats]:
         """Per resource, [instances] share of the counted time that each is in use; ranks as DEVICE, and as
-        HOST_OVERHEAD while the fixed overhead keeps them waiting."""
+        HOST_OVERHEAD while the fixed overhead keeps them waiting or, of one rank, the host works."""
         low, high = self.window
         compute = self.intervals([task for task in self.program.tasks if task.stream == COMPUTE])
         host = self.intervals([task for task in self.program.tasks if task.stream == HOST])
@@ -293,6 +294,7 @@ def simulate(
         groups=groups,
         through_towers=exchange == "sptt" and network.has_towers,
         with_roots=conditions.with_roots,
+        host_beside=works_beside(topology, workload),
     )
     program = builder.build(demands, conditions.slowness(network.world, simulated), tell, lengths)
     tell(f"simulating {counted(simulated, 'step')} of {counted(network.world, 'rank')}")

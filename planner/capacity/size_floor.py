@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from cost_models.coefficients import SoftwareCoefficients
 from cost_models.dense import dense_seconds
+from cost_models.host_beside import works_beside
 from cost_models.kinds import RankKind, rank_kinds
 from cost_models.software import software_of
 from cost_models.workload.models import Workload
@@ -36,19 +37,19 @@ class SizeFloor:
 
 def size_floor(topology: Topology, workload: Workload) -> SizeFloor:
     """The floor made of the fixed overhead, the launches of kernels and, where each rank has a batch of its own, the
-    dense part: all in stages of their own. `topology` has the groups of nodes, whatever their numbers."""
+    dense part: all in stages of their own. `topology` has the groups of nodes, whatever their numbers; where that may
+    be one rank, whose host works beside its device, the floor is the longer of both."""
     kinds, software = rank_kinds(topology, workload), software_of(workload)
     launches_s = max(kind.lookup_launch_s for kind in kinds)
     if workload.mode == "training":
         launches_s += max(kind.update_launch_s for kind in kinds)
     dense_s = max(_dense_seconds(kind, workload, software) for kind in kinds)
-    return SizeFloor(
-        (
-            (f"step_overhead_s of {software.name}", software.step_overhead_s.value),
-            ("launches of kernels", launches_s),
-            ("dense part of a rank's batch", dense_s),
-        )
-    )
+    host = ((f"step_overhead_s of {software.name}", software.step_overhead_s.value),)
+    device = (("launches of kernels", launches_s), ("dense part of a rank's batch", dense_s))
+    fewest = tuple(group.model_copy(update={"count": 1}) for group in topology.nodes)
+    if works_beside(topology.model_copy(update={"nodes": fewest}), workload):
+        return max(SizeFloor(host), SizeFloor(device), key=lambda floor: floor.seconds)
+    return SizeFloor((*host, *device))
 
 
 def _dense_seconds(kind: RankKind, workload: Workload, software: SoftwareCoefficients) -> float:

@@ -274,8 +274,8 @@ def _longest(searched: Searched) -> str:
     model, problem, outcome = searched.formulation.model, searched.formulation.problem, searched.outcome
     if outcome.placement is None or outcome.step_s is None:
         return ""
-    if model.is_copy_time(outcome.step_s):
-        return "; the copy of a batch to the devices takes as long"
+    if model.floor is not None and model.is_floor(outcome.step_s):
+        return f"; {model.floor.words} takes as long"
     seconds = load_state(problem, outcome.placement).stage_seconds()
     stage = int(np.argmax(seconds - problem.stage_constants))
     return f"; {model.stages[stage]} takes {seconds[stage] / outcome.step_s:.0%} of the best plan found"

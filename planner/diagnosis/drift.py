@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from cost_models.floor import BATCH_COPY, HOST
 from planner.document.plan import Plan
 from planner.verification.simulation import simulate_plan
 
@@ -15,11 +16,12 @@ STAGE_OF_TASKS = {
     "embedding update": "lookup_backward",
     "all-reduce": "all_reduce",
     "input dist": "input_dist",
-    "copy to device": "batch_copy",
+    "copy to device": BATCH_COPY,
     "output dist": "output_dist",
     "gradient dist": "gradient_dist",
     "dense optimizer": "overhead",
     "overhead": "overhead",
+    "host": HOST,
 }
 """Stages by the beginning of a task's name."""
 

@@ -12,7 +12,6 @@ from dataclasses import replace
 import numpy as np
 
 from cost_models.error_bars import Cause
-from cost_models.model import BATCH_COPY
 from cost_models.stage_causes import stage_causes
 from cost_models.step_costs import StepCosts
 from planner.diagnosis.exchanges import exchange_reasons
@@ -71,7 +70,7 @@ class Explainer:
         """Stage by stage, then the memory."""
         stages = tuple(self._stage(s) for s in range(len(self.model.stages)))
         memory, paid_s = ((), None) if self._options is None else self._options.memory()
-        if self._is_bound_by_copy():
+        if self._is_bound_by_floor():
             left_s = self.model.whole_step_s(0.0) - sum(each.bound_s or 0.0 for each in stages)
             stages, memory, paid_s = (*stages[:-1], replace(stages[-1], bound_s=max(left_s, 0.0))), (), 0.0
         helpful = tuple(gains(self.model, self._loads.placed))
@@ -84,17 +83,17 @@ class Explainer:
         parts = paid_s, by_branching, elsewhere, memory, helpful, costs, exchange, tail, worth
         return PlanReasons(self.model, stages, *parts)
 
-    def _is_bound_by_copy(self) -> bool:
-        """Whether the bound is the time of the batch copy, whatever else is proven."""
+    def _is_bound_by_floor(self) -> bool:
+        """Whether the bound is the floor of the step, whatever else is proven."""
         objective = self._plan.objective
-        return objective is not None and self._options is not None and self.model.is_copy_time(objective.lower_bound_s)
+        return objective is not None and self._options is not None and self.model.is_floor(objective.lower_bound_s)
 
     def _above_parts(self, stages: tuple[StageReasons, ...], memory_bound_s: float | None) -> float | None:
         """What the bound is above the sum of its parts, or above the threshold of their proof: by branching. Below it,
         it is that of plans at other protocols."""
         if self._plan.objective is None or self._plan.proof is None:
             return None
-        if self._is_bound_by_copy():
+        if self._is_bound_by_floor():
             return 0.0
         parts = sum(each.bound_s or 0.0 for each in stages) + (memory_bound_s or 0.0)
         parts = min(parts, self._plan.proof.threshold_s or parts)
@@ -158,7 +157,7 @@ class Explainer:
         all."""
         # Below zero, a constant takes off what others hide, and what it takes off stands in the base.
         constant = float(self.model.constants[s])
-        if self.model.stages[s] == BATCH_COPY:
+        if self.model.floor is not None and self.model.stages[s] == self.model.floor.stage:
             constant = self._plan.stages[s].seconds
             if rank is not None:
                 constant = float(self._loads.evaluation.rank_stage_seconds[rank, s])

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from cost_models.coefficients import Coefficient
+from cost_models.floor import HOST
 from cost_models.model import CostModel
 from cost_models.resources import DEVICE
 from cost_models.software import host_work
@@ -62,6 +63,7 @@ _ELSEWHERE = {
     "all_reduce": "dense gradients on the links",
     "output_dist": "outputs of towers to their peers",
     "gradient_dist": "gradients of these",
+    HOST: "what the host does longer than the device",
 }
 
 
@@ -74,7 +76,7 @@ def _fixed_seconds(model: StepCosts) -> Iterator[FixedSeconds]:
     nothing = model.evaluate_nothing()
     for stage, total, resource in zip(model.stages, nothing.stage_seconds.tolist(), nothing.binding, strict=True):
         if stage == "overhead":
-            parts = host_work(model.workload)
+            parts = host_work(model.workload) if model.coefficients.host_beside is None else ()
             for part in parts:
                 many = f" ({part.count:,} times)" if part.count > 1 else ""
                 yield FixedSeconds(stage, f"host: {part.name}{many}", part.seconds)
@@ -127,9 +129,11 @@ def fixed_costs(model: CostModel) -> tuple[FixedCost, ...]:
     if not isinstance(model, StepCosts):
         return ()
     used, update = model.coefficients, model.update
-    evidence = used.software.step_overhead_s
+    evidence, stage = used.software.step_overhead_s, "overhead"
+    if used.host_beside is not None:
+        evidence, stage = used.host_beside, HOST
     roots_s = update.roots_s / update.frequency
     return (
-        FixedCost("overhead", evidence.value, OVERHEAD, used.software.name, evidence),
+        FixedCost(stage, evidence.value, OVERHEAD, used.software.name, evidence),
         *(FixedCost("overhead", roots_s, "root_column_s", each.name, each.root_column_s) for each in used.optimizers),
     )

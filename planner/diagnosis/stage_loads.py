@@ -49,7 +49,7 @@ class StageLoads:
             loads = self.instance_loads[rank, columns]
             longest = int(np.argmax(loads >= loads.max() * (1 - ROUNDING)))
             columns = [columns[longest]] if loads[longest] else []
-        if rank is None or not columns:  # of the batch copy, which no table changes
+        if rank is None or not columns:  # of the floor, which no table changes
             return None
         instance = self.model.resource_of_rank(self.model.columns[columns[0]].resource)
         return columns[0], instance == instance[rank]

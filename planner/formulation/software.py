@@ -9,7 +9,6 @@ from cost_models.model import CostModel
 from cost_models.workload.models import MODES, Workload
 from planner.formulation.checkpoint_choices import with_settled_checkpointing
 from planner.formulation.dense_choices import with_settled_sharding
-from planner.formulation.host_beside import host_beside
 from planner.formulation.long_bags import long_bags
 from planner.formulation.policy import Policy
 from planner.formulation.slow_widths import slow_widths
@@ -81,8 +80,7 @@ def software_warnings(workload: Workload, policy: Policy, stepped_on: Topology |
     of_dense = (*unused_of_dense(workload.dense), *slow_widths(workload))
     priced = priced_as_run(workload, policy)
     of_tables += tuple(long_bags(priced, stepped_on))
-    beside = (*unused_of_ingestion(workload), *host_beside(priced, stepped_on))
-    return (*_of_software(workload, policy), *of_tables, *of_dense, *beside)
+    return (*_of_software(workload, policy), *of_tables, *of_dense, *unused_of_ingestion(workload))
 
 
 def _of_duplicates(workload: Workload) -> tuple[str, ...]:

@@ -217,9 +217,9 @@ class Base:
 
     @property
     def step_s(self) -> float:
-        """The step of the plan, without what of the batch copy shows."""
-        assert self.plan.objective is not None
-        return self.plan.objective.step_s
+        """The step of the plan, without what of its floor shows."""
+        floor = self.model.floor
+        return sum(stage.seconds for stage in self.plan.stages if floor is None or stage.name != floor.stage)
 
     @cached_property
     def fractions(self) -> CacheFractions | None:

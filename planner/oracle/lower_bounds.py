@@ -23,13 +23,13 @@ other multipliers may prove a little more than those that it finds."""
 
 
 def rounded_down(relaxed_s: Floats, fixed: FixedParts) -> Floats:
-    """[n] the bounds that are told, of those that relaxations prove."""
-    return np.maximum(relaxed_s * (1 - SHORT_OF_OPTIMUM), fixed.copy_s)
+    """[n] the bounds that are told, of those that relaxations prove; no step is below its floor."""
+    return np.maximum(relaxed_s * (1 - SHORT_OF_OPTIMUM), fixed.floor_s)
 
 
 def relaxed_steps(base: Base, bounds: Floats, row: Ints, fixed: FixedParts, held: Ints) -> Floats:
-    """[n] bounds, not rounded, of candidates whose tables are at these rows [n, T] of `ProfileCosts.bounds`, and
-    have so many bytes with their state."""
+    """[n] bounds, neither rounded nor held up by floors, of candidates whose tables are at these rows [n, T] of
+    `ProfileCosts.bounds`, and have so many bytes with their state."""
     summed = summed_over_tables(bounds, row)
     has_option = np.isfinite(summed[..., 0])
     low, high = (np.where(has_option, summed[..., n], 0.0) for n in (0, -1))
@@ -42,7 +42,7 @@ def relaxed_steps(base: Base, bounds: Floats, row: Ints, fixed: FixedParts, held
     for protocols in filter(base.are_of_nothing, least):
         least[protocols] = np.where(base.may_replicate(held), least[protocols], np.inf)
     lowest = np.min(list(least.values()), axis=0)
-    return np.where(np.all(has_option, axis=1), np.maximum(lowest, fixed.copy_s), np.inf)
+    return np.where(np.all(has_option, axis=1), lowest, np.inf)
 
 
 def _dual_values_s(base: Base, pair: Pair, tables: Floats, fixed: FixedParts, has_table: Bools) -> Floats:

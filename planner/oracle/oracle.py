@@ -110,7 +110,8 @@ class Oracle:
 
     def _estimates(self, known: "_Known") -> Floats:
         likely = known.fixed_s + (known.relaxed_s - known.fixed_s) * self._excess + known.memory_s
-        return np.where(known.fits & np.isfinite(known.relaxed_s), np.maximum(likely, known.relaxed_s), np.inf)
+        least = np.maximum(known.relaxed_s, known.lower_bound_s)  # which floors hold up
+        return np.where(known.fits & np.isfinite(known.relaxed_s), np.maximum(likely, least), np.inf)
 
     def table(self, choices: Mapping[str, Sequence[Any]]) -> dict[str, Floats]:
         """For each table that the columns name, [K] the seconds that each of its K choices adds to the base's step.
@@ -199,7 +200,7 @@ class _Known:
 
     bytes: Ints
     relaxed_s: Floats
-    """[n] as its relaxation proves: what is rounded off a bound may be as much as tables take."""
+    """[n] as its relaxation proves, without floors: what is rounded off a bound may be as much as tables take."""
     lower_bound_s: Floats
     fixed_s: Floats
     memory_s: Floats

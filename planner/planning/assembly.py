@@ -126,7 +126,7 @@ def placed_plan(
     busy = np.zeros((problem.world, len(model.stages)))
     for column, stage in zip(state.load, problem.stage_of_column, strict=True):
         busy[:, stage] = np.maximum(busy[:, stage], column)
-    model.show_copy(busy)
+    model.show_floor(busy)
     stages = tuple(
         StageTime(
             name=name,

@@ -268,7 +268,7 @@ def _of_one_exchange(question: Question, progress: Progress) -> Progress:
 
 
 def _in_whole_steps(progress: Progress, model: CostModel) -> Progress:
-    """Steps and bounds of the search, which knows nothing of the batch copy, as those of the plan."""
+    """Steps and bounds of the search, which knows nothing of its floor, as those of the plan."""
 
     def hear(step: str, best_s: float | None, bound_s: float | None) -> None:
         of_plan = [None if seconds is None else model.whole_step_s(seconds) for seconds in (best_s, bound_s)]

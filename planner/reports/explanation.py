@@ -29,6 +29,7 @@ from planner.reports.words import (
     remainder_words,
     render_drift,
     render_error_bar,
+    render_floor,
     render_mixing,
     render_roots,
     resource_words,
@@ -115,6 +116,7 @@ def _render_head(plan: Plan, model: CostModel, console: "Console") -> None:
     console.print(f"{model.workload.name} on {model.topology.name}: {model.quantity} {reached}, bound {bound}, {gap}")
     if (fixed := fixed_part(objective, model)) is not None:
         console.print(f"Of it, {amount(fixed.seconds, model)} is {fixed_words(fixed)}.")
+    render_floor(plan, model, console)
     render_roots(plan.objective, model, console)
     console.print()
     render_drift(plan, console)

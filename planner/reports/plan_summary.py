@@ -30,6 +30,7 @@ from planner.reports.words import (
     remainder_words,
     render_drift,
     render_error_bar,
+    render_floor,
     render_mixing,
     render_roots,
     resource_words,
@@ -159,6 +160,7 @@ def _render_objective(plan: Plan, objective: Objective, model: CostModel, consol
             shown = f"{simulated.step_s / objective.step_s - 1:+.1%} of the estimate, {shown}"
         lines.add_row("simulated", format_seconds(simulated.step_s), shown)
     console.print(lines)
+    render_floor(plan, model, console)
     render_roots(objective, model, console)
     for sentence in _how_it_ended(plan, objective, model):
         console.print(sentence)

@@ -130,6 +130,25 @@ def render_roots(objective: Objective, model: CostModel, console: "Console") -> 
         console.print(f"{words}.")
 
 
+def floor_words(plan: Plan, model: CostModel) -> str | None:
+    """Which is longer, the stages of a step or what goes on beside them; None where nothing is known to."""
+    floor = model.floor
+    shown_s = 0.0 if floor is None else sum(stage.seconds for stage in plan.stages if stage.name == floor.stage)
+    if floor is not None and shown_s > 0 and plan.objective is not None:
+        others = format_seconds(max(plan.objective.step_s - shown_s, 0.0))
+        return f"The step is {floor.words}, {format_seconds(floor.longest_s)}; all else takes {others} at the same time"
+    host = model.coefficients.host_beside if isinstance(model, StepCosts) else None
+    if host is None or not host.value:
+        return None
+    return f"The step is the device's; its host works at the same time, for {format_seconds(host.value)}"
+
+
+def render_floor(plan: Plan, model: CostModel, console: "Console") -> None:
+    """Print which is longer, the step or what goes on beside it."""
+    if (words := floor_words(plan, model)) is not None:
+        console.print(f"{words}.")
+
+
 def render_mixing(objective: Objective, console: "Console") -> None:
     """Print what several kinds of sharding and launching the search of caches take beyond the step, where known."""
     if objective.cache_launch_s:

@@ -15,7 +15,7 @@ from planner.problem.numbers import Floats
 def mean_problem(problem: Problem, scenarios: Sequence[Problem]) -> Problem:
     """The problem whose step is the mean over `scenarios`, which have the same blocks and other seconds."""
     count, stages = len(scenarios), [len(each.stage_constants) for each in scenarios]
-    firsts = np.cumsum(stages) - stages  # a scenario may have a stage that no block loads, such as the batch copy
+    firsts = np.cumsum(stages) - stages  # a scenario may have a stage that no block loads, such as the floor
 
     def joined(name: str) -> Floats:
         return np.concatenate([getattr(each, name) for each in scenarios], axis=-1) / count

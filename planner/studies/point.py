@@ -308,7 +308,7 @@ def _saves(plan: Plan, model: CostModel, resource_gains: list[Any]) -> dict[str,
     for tier in model.memories:
         if not capacity[tier]:
             continue
-        is_hidden = plan.proof is None or model.is_copy_time(plan.objective.lower_bound_s)
+        is_hidden = plan.proof is None or model.is_floor(plan.objective.lower_bound_s)
         multipliers = () if is_hidden or plan.proof is None else plan.proof.memory_multipliers
         seconds_per_byte = max((each.seconds_per_byte for each in multipliers if each.tier == tier), default=0.0)
         saves[f"{tier}_capacity"] = min(1.0, GROWTH * capacity[tier] * seconds_per_byte / plan.objective.step_s)

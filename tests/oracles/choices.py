@@ -88,7 +88,7 @@ class Cluster:
             first += int(instance.max()) + 1
         self.seconds = first
         self.stage_starts, self.constant_s = np.array(starts), float(np.sum(model.constants))
-        self.copy_s = 0.0 if model.copy_seconds is None else float(np.max(model.copy_seconds))
+        self.floor_s = 0.0 if model.floor is None else float(np.max(model.floor.seconds))
         for m, pool in enumerate(model.memory_pool_of_rank):
             self.pool_at[m] = first + pool
             first += len(rules.capacity[m])
@@ -100,9 +100,9 @@ class Cluster:
             np.add.at(self.base, self.pool_at[:, rank], model.base_bytes)
 
     def step_s(self, load: Floats) -> Floats:
-        """[n] of loads [n, R] that hold everything; no step is shorter than the copy of its batch."""
+        """[n] of loads [n, R] that hold everything; no step is shorter than what goes on beside it."""
         longest = np.maximum.reduceat(load[:, : self.seconds], self.stage_starts, axis=1)
-        return np.maximum(np.maximum(longest, 0.0).sum(axis=1) + self.constant_s, self.copy_s)
+        return np.maximum(np.maximum(longest, 0.0).sum(axis=1) + self.constant_s, self.floor_s)
 
     def overflow(self, load: Floats) -> Floats:
         """[n] bytes beyond the memories, in shares of each."""

@@ -31,6 +31,7 @@ STAGE_COLOURS = {
     "all_reduce": "#ead98a",
     "overhead": "#8b9096",
     "batch_copy": "#e37bbd",
+    "host": "#b3b8bd",
 }
 """Exchanges are orange to brown, tables green, the dense part blue, copies purple, and what the host does grey."""
 LIMITS = {

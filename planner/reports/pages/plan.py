@@ -22,7 +22,7 @@ from planner.reports.pages.plan_ranks import loads, memory, stage_words
 from planner.reports.pages.plan_tables import top_tables, treemap
 from planner.reports.pages.plan_timeline import timeline
 from planner.reports.replicas import groups_words
-from planner.reports.words import drift_words, fixed_words, remainder_words, roots_words
+from planner.reports.words import drift_words, fixed_words, floor_words, remainder_words, roots_words
 from planner.studies.scales import Scale, scale_of
 from planner.verification.simulation import simulate_plan
 from topologies.sentences import counted
@@ -98,6 +98,8 @@ def _facts(plan: Plan, objective: Objective, model: CostModel) -> list[str]:
         facts.append(f"Dense part: {strategy_words(plan.dense, model)}.")
     if (fixed := fixed_part(objective, model)) is not None:
         facts.append(f"Of it {scale.text(fixed.seconds)} {fixed_words(fixed)}.")
+    if (of_floor := floor_words(plan, model)) is not None:
+        facts.append(f"{of_floor}.")
     if (of_roots := roots_words(objective, model)) is not None:
         facts.append(f"{of_roots}.")
     if bar := objective.error_bar:

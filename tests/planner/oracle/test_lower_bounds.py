@@ -52,8 +52,8 @@ def test_fixed_parts_are_those_of_the_model(case):
         np.testing.assert_allclose(own.sum() + latencies, model.constants.sum(), rtol=1e-12, atol=1e-18)
         np.testing.assert_allclose(fixed.base_bytes[number], model.base_bytes[0], rtol=1e-12)
         np.testing.assert_allclose(fixed.output_copies[number], model.batching.output_copies, rtol=1e-9, atol=1e-12)
-        if model.copy_seconds is not None:
-            np.testing.assert_allclose(fixed.copy_s[number], model.copy_seconds.max(), rtol=1e-12)
+        if model.floor is not None:
+            np.testing.assert_allclose(fixed.floor_s[number], model.floor.longest_s, rtol=1e-12)
 
 
 def test_a_table_that_fits_nowhere_has_no_bound():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.validation.ranking import random_shards
-from cost_models.model import BATCH_COPY
+from cost_models.floor import BATCH_COPY
 from cost_models.resources import PCIE
 from cost_models.shards import ROW_WISE, TABLE_WISE
 from cost_models.step import StepModel
@@ -79,17 +79,17 @@ def test_without_a_pipeline_it_comes_before_the_ids() -> None:
     )
     stage = slow.stages.index("input_dist")
     assert slow.constants[stage] - even.constants[stage] == pytest.approx(copied_s() / RANKS)
-    assert slow.copy_seconds is None
+    assert slow.floor is None
 
 
 def test_ranks_wait_for_their_own_switch() -> None:
     mixed = StepModel(topology(node_group("a", ranks=2), node_group("b", ranks=2, ranks_per_switch=2)), model_of(600))
-    assert mixed.copy_seconds is not None
-    assert mixed.copy_seconds == pytest.approx(np.array([1, 1, 2, 2]) * copied_s(600) / RANKS)
+    assert mixed.floor is not None
+    assert mixed.floor.seconds == pytest.approx(np.array([1, 1, 2, 2]) * copied_s(600) / RANKS)
 
 
 def test_ids_that_are_read_where_they_are_needed_are_not_copied() -> None:
-    assert StepModel(cluster(), model_of(software="distributed-embeddings")).copy_seconds is None
+    assert StepModel(cluster(), model_of(software="distributed-embeddings")).floor is None
 
 
 def test_no_placement_is_below_the_bound() -> None:

@@ -26,12 +26,14 @@ def said(found: Plan) -> str:
 
 
 def test_what_no_placement_changes_is_the_step_without_tables() -> None:
-    """Overhead, launches and the copy of the batch on one rank, which exchanges nothing."""
-    model = StepModel(topology(node_group("a", ranks=1)), workload(TABLES, pipeline="none"))
+    """Launches and the copy of the batch on one rank, which exchanges nothing; or what its host does meanwhile."""
+    one = topology(node_group("a", ranks=1))
+    model, alone = (StepModel(one, workload(TABLES, pipeline="none", **of)) for of in ({}, {"overhead": "0us"}))
     software = software_coefficients("torchrec")
     launches = software.forward_launch_s.value + software.backward_launch_s.value
     copied = 4096 * (5 * (40 * 8 + 4) + 4) / model.kinds[0].pcie_bytes_per_s
-    assert model.fixed_step_s == pytest.approx(software.step_overhead_s.value + launches + copied)
+    assert alone.fixed_step_s == pytest.approx(launches + copied)
+    assert model.fixed_step_s == pytest.approx(software.step_overhead_s.value)
 
 
 def test_the_gap_is_told_of_the_step_and_of_what_placement_decides() -> None:
