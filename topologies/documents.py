@@ -246,11 +246,15 @@ def override(document: Document, path: str, value: str, model: type[BaseModel], 
     A list is entered by index or by the `name` of its element. `words` is how the user said it (`--set …`),
     for messages. Raises InputError for a path that the `model` does not have, or a value that is not YAML.
     """
+    assign(document, path, read_value(value, words), model, (Document(None, words), ()))
+
+
+def read_value(value: str, words: str) -> Any:
+    """The plain data of a value that a user gave as YAML text with `words`. Raises InputError."""
     try:
-        _, data = compose(value, words)
+        return compose(value, words)[1]
     except InputError as error:
         raise InputError.at(words, f"the value is not YAML: {error.faults[0].message}") from None
-    assign(document, path, data, model, (Document(None, words), ()))
 
 
 def assign(document: Document, path: str, value: Any, model: type[BaseModel], origin: Origin) -> None:

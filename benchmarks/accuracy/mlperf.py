@@ -11,7 +11,7 @@ from types import MappingProxyType
 import numpy as np
 import pandas as pd
 
-from benchmarks.accuracy.hugectr_planner import Settings, bucket_plan
+from benchmarks.accuracy.hugectr_planner import BYTES_PER_ELEMENT, Settings, bucket_plan
 from benchmarks.accuracy.judges import Judge, estimated
 from benchmarks.accuracy.mlperf_rows import (
     NoRunError,
@@ -115,21 +115,24 @@ def cases(folder: Path) -> pd.DataFrame:
     """
     plans, rows = printed_plans(folder), []
     for run in [*printed_rounds(folder), *later_rounds(folder)]:
-        words, nodes, each = str(run["accelerator"]), int(run["nodes"]), int(run["each"])
         label = f"{run['round']} {run['org']} {run['system']}"
         try:
-            expect_a_run(run["batch"], run["iter_ms"])
+            expect_a_run(run)
+            words, nodes, each = str(run["accelerator"]), int(float(run["nodes"])), int(float(run["each"]))
             network = network_of(words, nodes, each, str(run["network"]))
-            device = topology_of(words, nodes, each, network).nodes[0].accelerators.device
+            system = topology_of(words, nodes, each, network)
+            device = system.nodes[0].accelerators.device
+            plan = plan_index(plans, str(run["round"]), device, nodes * each)
+            if plan is None or nodes > 1:
+                rebuilt(system, str(run["round"]))
         except (UnknownSystemError, NoRunError) as reason:
             print(f"mlperf: {label} left out: {reason}", file=sys.stderr)
             continue
-        plan = plan_index(plans, str(run["round"]), device, nodes * each)
         rows.append(
             {
                 "label": label,
                 "configuration": Configuration(
-                    str(run["round"]), device, nodes, each, network, int(run["batch"]), plan
+                    str(run["round"]), device, nodes, each, network, int(float(run["batch"])), plan
                 ),
                 "measured_s": float(run["iter_ms"]) * 1e-3,
                 "gated": run["system"] not in UNGATED and (run["round"], run["system"]) not in COPIES,
@@ -163,7 +166,8 @@ def rebuilt(topology: Topology, version: str) -> Held:
     In one scale-up domain it deals out tables to GPUs, with tables below 8 MB replicated (none among more than eight,
     as NVIDIA's on 64 GB200). Over several (`hier_auto`) it takes nodes for GPUs and cuts rows inside a node, with
     tables below 12.5 MB replicated; none in round v3.0. The ratio of memory to communication bandwidth is that of the
-    data sheets, rounded: 7 and 9 inside a domain of Hopper and Blackwell, 67 and 160 over cards.
+    data sheets, rounded: 7 and 9 inside a domain of Hopper and Blackwell, 67 and 160 over cards. Tables have 60 GB of
+    an accelerator, and all of it where they need more. Raises NoRunError where that is too little, too.
     """
     tables, group = load_workload(WORKLOAD).tables, topology.nodes[0]
     hotness = np.array([table.pooling_factor for table in tables])
@@ -171,9 +175,13 @@ def rebuilt(topology: Topology, version: str) -> Held:
     is_flat = group.domain_ranks >= topology.world_size
     members = 1 if is_flat else group.accelerators.count
     replicated_below_gb = (0.008 if topology.world_size <= 8 else 0.0) if is_flat else 0.0125 * (version != "3.0")
+    needed_gb = rows.sum() * tables[0].dim * BYTES_PER_ELEMENT * 1e-9 / topology.world_size
+    memory_gb = 60.0 if needed_gb <= 60.0 else group.accelerators.hbm.capacity * 1e-9
+    if needed_gb > memory_gb:
+        raise NoRunError(f"tables and their optimizer state take {needed_gb:.0f} GB of each {memory_gb:.0f} GB")
     settings = Settings(
         float(round(memory_communication_ratio(topology, group))),
-        memory_gb=60.0 * members,
+        memory_gb=memory_gb * members,
         replicated_below_gb=replicated_below_gb,
     )
     plan = bucket_plan(hotness, rows, tables[0].dim, topology.world_size // members, settings)

@@ -3,7 +3,7 @@
 import errno
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,15 +18,16 @@ class NoRunError(ValueError):
     """A row whose time or batch no run can have."""
 
 
-def expect_a_run(batch: object, iter_ms: object) -> None:
-    """Raises NoRunError unless these are a global batch and milliseconds of a step."""
-    for name, value in {"batch": batch, "iter_ms": iter_ms}.items():
+def expect_a_run(run: Mapping[str, object]) -> None:
+    """Raises NoRunError unless a row has nodes, accelerators, a global batch and milliseconds of a step."""
+    whole = {"nodes": run["nodes"], "accelerators of a node": run["each"], "batch": run["batch"]}
+    for name, value in {**whole, "iter_ms": run["iter_ms"]}.items():
         try:
             number = float(str(value))
         except ValueError:
             number = math.nan
-        if not 0 < number < math.inf or (name == "batch" and number != int(number)):
-            raise NoRunError(f"{name} {value} is not a positive{' whole' * (name == 'batch')} number")
+        if not 0 < number < math.inf or (name in whole and number != int(number)):
+            raise NoRunError(f"{name} {value!r} is not a positive{' whole' * (name in whole)} number")
 
 
 @cache

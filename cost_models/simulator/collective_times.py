@@ -2,6 +2,7 @@
 simulator, or with a measurement."""
 
 from dataclasses import replace
+from typing import get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -39,9 +40,11 @@ def collective_s(
         starts_s: when each rank is ready, a number or [W].
         software: the profile whose latency of a collective is taken.
 
-    Raises ValueError for sizes of another shape, and negative ones. Every pair of a matrix is a flow of its own, so
-    that a matrix is for some hundred ranks; other sizes are for thousands.
+    Raises ValueError for another operation, sizes of another shape, and negative ones. Every pair of a matrix is a
+    flow of its own, so that a matrix is for some hundred ranks; other sizes are for thousands.
     """
+    if operation not in get_args(CollectiveOperation):
+        raise ValueError(f"operation is one of {', '.join(get_args(CollectiveOperation))}, not {operation}")
     network = SimulatedNetwork(topology, _kinds(topology, operation, software))
     world = network.world
     sizes, starts = np.asarray(size, dtype=np.float64), np.asarray(starts_s, dtype=np.float64)

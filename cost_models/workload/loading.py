@@ -12,7 +12,7 @@ from cost_models.workload.profiles import YAML, collect_profiles, duplicate_name
 from cost_models.workload.synthetic import PREFIX, synthetic_workload
 from topologies.derivation import base_name, base_path, is_derived, with_changes, with_keys
 from topologies.document_kinds import expect_kind
-from topologies.documents import STDIN, Document, Origin, assign_everywhere, override, read_yaml, validate
+from topologies.documents import STDIN, Document, Origin, assign_everywhere, override, read_value, read_yaml, validate
 from topologies.errors import Fault, InputError
 from topologies.messages import did_you_mean
 from topologies.shelf import Shelf
@@ -204,6 +204,10 @@ def _override(draft: _Draft, text: str) -> None:
     path, equals, value = (part.strip() for part in text.partition("="))
     path = _flat(path)
     try:
+        if path == "software" and isinstance(stated := read_value(value, words), dict):
+            for key, inner in stated.items():
+                _override(draft, f"software.{key}={inner}")
+            return
         if not equals or not path:
             raise InputError.at(words, "is not path=value; write for example workload.embedding.dtype=fp16")
         if path in BATCHES:

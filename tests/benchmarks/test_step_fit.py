@@ -67,6 +67,8 @@ v9.0,B,ten times,1,8,NVIDIA H100-SXM5-80GB,65536,36,
 v9.0,C,other batch,1,8,NVIDIA H100-SXM5-80GB,655360,3.6,
 v9.0,D,no time,1,8,NVIDIA H100-SXM5-80GB,65536,0,
 v9.0,E,no batch,1,8,NVIDIA H100-SXM5-80GB,0,3.6,
+v9.0,F,no nodes,,8,NVIDIA H100-SXM5-80GB,65536,3.6,
+v9.0,G,too small,1,2,NVIDIA H100-SXM5-80GB,65536,3.6,
 """
 
 
@@ -80,7 +82,17 @@ def test_rows_that_nothing_explains_are_named_and_in_no_fit(tmp_path: Path, caps
     assert "9.0 B ten times: 36.00 ms" in told
     assert "9.0 C other batch: 3.60 ms" in told
     assert "9.0 D no time left out: iter_ms 0.0 is not a positive number" in told
+    assert "9.0 F no nodes left out: nodes '' is not a positive whole number" in told
+    assert "9.0 G too small left out: tables and their optimizer state take 105 GB of each 80 GB" in told
     assert "9.0 E no batch left out: batch 0 is not a positive whole number" in told
+
+
+def test_few_accelerators_with_much_memory_have_a_plan(tmp_path: Path) -> None:
+    """Tables that need more than the 60 GB of a GPU that submissions give them have all of its memory."""
+    (tmp_path / "measured").mkdir()
+    row = "v9.0,A,two,1,2,NVIDIA B200-SXM-180GB,16384,3.6,"
+    (tmp_path / "measured" / "mlperf_dlrm_dcnv2_v90.csv").write_text("\n".join([ROWS.splitlines()[0], row]))
+    assert list(mlperf.predict(tmp_path).predicted_s > 1e-3) == [True]
 
 
 def test_what_coefficients_are_unsure_of_is_what_draws_of_them_miss_by() -> None:

@@ -75,6 +75,12 @@ def test_sizes_that_cannot_be_are_refused(operation: CollectiveOperation, size: 
         collective_s(ONE, operation, size)  # type: ignore[arg-type]
 
 
+def test_other_operations_are_refused() -> None:
+    """Not played as one that there is."""
+    with pytest.raises(ValueError, match="operation is one of all_to_all, "):
+        collective_s(ONE, "gather", 1e6)  # type: ignore[arg-type]
+
+
 def test_nothing_takes_no_time() -> None:
     """All are done when they have come."""
     assert collective_s(ONE, "all_to_all", 0.0, starts_s=2.0) == pytest.approx([2.0] * 4)

@@ -268,6 +268,7 @@ def test_software_may_be_a_mapping(text: str, tmp_path: Path) -> None:
     (tmp_path / "plain.yaml").write_text(STATED)
     found = [load_workload(tmp_path / name) for name in ("w.yaml", "other.yaml", "set.yaml")]
     found.append(load_workload(tmp_path / "plain.yaml", overrides=["software.mode=graph"]))
+    found.append(load_workload(tmp_path / "plain.yaml", overrides=["software={name: torchrec, mode: graph}"]))
     assert {each.software_mode for each in found} == {"graph"}
     assert {each.software for each in found} == {"torchrec"}
     (tmp_path / "w.yaml").write_text(STATED + "software: {overhead: 3ms}\n")
