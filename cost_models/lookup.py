@@ -14,7 +14,17 @@ from cost_models.loads import BlockLoad, Loads
 from cost_models.long_bags import bag_row_s, in_place_of, longest_bags
 from cost_models.memory import Batching, cached_share, is_cached_beside
 from cost_models.memory_rates import MemoryRates
-from cost_models.resources import DEVICE, FETCHES, FRONT_END, HOST_LINK, HOST_LINK_IN, HOST_LINK_OUT, PCIE, Resource
+from cost_models.resources import (
+    DEVICE,
+    FETCHES,
+    FRONT_END,
+    HOST_LINK,
+    HOST_LINK_IN,
+    HOST_LINK_OUT,
+    PCIE,
+    Resource,
+    with_rows,
+)
 from cost_models.shards import (
     BYTE_ADDRESSABLE,
     DATA_PARALLEL,
@@ -175,19 +185,16 @@ class Lookup:
         return np.asarray(vectors * (self._kind.lookup.vector_s + (more.value if more else 0.0)))
 
     def beside_misses(self) -> Loads:
-        """What of cached tables kernels read and update in place keeps busy on the way of the next batch's misses."""
+        """What kernels read and update in place keeps busy of what the next batch's misses come over."""
         read, updated = self._read_in_place(), self._updated_in_place()
-        none, counted = BlockLoad(by_rows=np.zeros(len(self._blocks))), KEEPS_STATE_BELOW[self._blocks.tier]
         both = {
-            name: _Crossing(
-                np.where(counted, each.bytes + updated[name].bytes, 0.0),
-                np.where(counted, each.busy_s + updated[name].busy_s, 0.0),
-            )
+            name: _Crossing(each.bytes + updated[name].bytes, each.busy_s + updated[name].busy_s)
             for name, each in read.items()
         }
-        loads = self._in_turn(none, both)
+        loads = self._in_turn(BlockLoad(by_rows=np.zeros(len(self._blocks))), both)
         waited = loads.pop(DEVICE)
-        return loads | dict.fromkeys((HOST_LINK_OUT, HOST_LINK_IN), waited)
+        met = {with_rows(resource): load for resource, load in loads.items()}
+        return met | dict.fromkeys((HOST_LINK_OUT, HOST_LINK_IN), waited)
 
     def _read_in_place(self) -> dict[MemoryTier, _Crossing]:
         """What the forward pass reads in place of each memory."""
@@ -250,6 +257,9 @@ class Lookup:
                 beside = {other: 1 if is_prefetched else sharing.get(other, 1) for other in busy}
                 takes = [load * beside[other] for other, load in busy.items() if beside[other] <= ranks]
                 seconds[resource] += np.maximum(busy.get(resource, 0.0), IDLE * np.maximum.reduce(takes) / ranks)
+            for resource in filter(busy.__contains__, sharing if is_prefetched else ()):
+                carried = seconds.setdefault(with_rows(resource), np.zeros(len(self._blocks)))
+                carried += busy[resource]
             for way in (HOST_LINK_OUT, HOST_LINK_IN):
                 seconds[way] += busy[PCIE]
         return {resource: BlockLoad(by_rows=of_blocks) for resource, of_blocks in seconds.items()}

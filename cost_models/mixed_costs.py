@@ -54,7 +54,7 @@ class CopiedTables:
             cards = self.whole.groups_per_card[k] / self.own.groups_per_card[k]
             for c, column in enumerate(self.own.columns):
                 resource = column.resource
-                plain = replace(resource, ahead=False)
+                plain = replace(resource, ahead=False, with_rows=False)
                 if self._carrier(column) != resource:
                     shares[k, c] = 1 / self.copies
                 elif resource.kind in ("uplink", "rails"):

@@ -4,7 +4,7 @@ Strings such as `nic_out` or `uplink0_in_with_ids` are their spelling in files a
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from cost_models.tiers import BELOW_HBM, MEMORIES, Limit
@@ -64,7 +64,7 @@ RESOURCE_KINDS: dict[str, ResourceKind] = {
 }
 
 
-_SPELLING = re.compile(r"(?P<kind>[a-z_]+?)(?P<level>\d+)?(?:_(?P<way>out|in))?(?P<more>_with_ids|_ahead)?")
+_SPELLING = re.compile(r"(?P<kind>[a-z_]+?)(?P<level>\d+)?(?:_(?P<way>out|in))?(?P<more>_with_ids|_with_rows|_ahead)?")
 
 
 @dataclass(frozen=True)
@@ -82,11 +82,15 @@ class Resource:
     """Whether its load counts the next batch's ids, less what other stages hide of them, beside the load without."""
     ahead: bool = False
     """Whether its load is the next batch's cache misses, with what meets these, less what other stages hide of them."""
+    with_rows: bool = False
+    """Whether that counts the rows that kernels read and update in place, and no time for which misses leave it idle,
+    beside the load without the one and with the other."""
 
     def __str__(self) -> str:
         level = next((str(number) for number in (self.level, self.table) if number is not None), "")
         way = "" if self.way is None else f"_{self.way}"
-        return f"{self.kind}{level}{way}{'_with_ids' * self.with_ids}{'_ahead' * self.ahead}"
+        more = "_with_rows" * self.with_rows or "_ahead" * self.ahead
+        return f"{self.kind}{level}{way}{'_with_ids' * self.with_ids}{more}"
 
     @classmethod
     def parse(cls, text: str) -> "Resource":
@@ -99,12 +103,18 @@ class Resource:
         more = spelling["more"]
         is_of_table = spelling["kind"] == "bags"
         level, table = (None, level) if is_of_table else (level, None)
-        return cls(spelling["kind"], way, level, table, more == "_with_ids", more == "_ahead")
+        ahead, with_rows = more in ("_ahead", "_with_rows"), more == "_with_rows"
+        return cls(spelling["kind"], way, level, table, more == "_with_ids", ahead, with_rows)
 
     @property
     def row(self) -> ResourceKind:
         """What it has in common with others of its kind."""
         return RESOURCE_KINDS[self.kind]
+
+
+def with_rows(resource: Resource) -> Resource:
+    """The same as rows in place and cache misses meet on it."""
+    return replace(resource, with_rows=True)
 
 
 DEVICE, HOST_LINK, PCIE, FETCHES, FRONT_END, RING, SUMS = (

@@ -32,6 +32,7 @@ from cost_models.resources import (
     SUMS,
     WAYS,
     Resource,
+    with_rows,
 )
 from cost_models.shards import BELOW_HBM, BYTE_ADDRESSABLE, Floats, Ints, MemoryTier
 from cost_models.sharing import instances_of_ranks, most_sharing, share_of_card
@@ -185,13 +186,16 @@ class Schedule:
 
     @property
     def fetched_over(self) -> tuple[Resource, ...]:
-        """What cache misses load: what ranks share on the way to each memory, the rank that waits for them, and its own
-        link where they meet what ranks exchange."""
+        """What cache misses load: what ranks share on the way to each memory, the rank that waits for them, its own
+        link where they meet what ranks exchange, and, prefetched, what they meet rows in place on."""
         over_network = any(rates.is_remote for kind in self._kinds for rates in kind.memories.values())
         cards = (FRONT_END,) if over_network else ()
-        own = self._own_link_ways if self.is_prefetched else ()
-        over = (PCIE, *cards, *map(Resource, self.memories), FETCHES, *own)
-        return tuple(replace(each, ahead=True) for each in over) if self.is_prefetched else over
+        over = (PCIE, *cards, *map(Resource, self.memories), FETCHES)
+        if not self.is_prefetched:
+            return over
+        met = [with_rows(PCIE), *(with_rows(Resource(each)) for each in self.memories if each in BYTE_ADDRESSABLE)]
+        met = met if len(met) > 1 else []
+        return tuple(replace(each, ahead=True) for each in (*over, *self._own_link_ways, *met))
 
     @property
     def _own_link_ways(self) -> tuple[Resource, ...]:

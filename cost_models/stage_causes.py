@@ -170,7 +170,7 @@ class _StageErrors:
             yield from self._on_device(self._parts(self._resource, busy))
         elif self._resource.kind == FETCHES.kind:
             yield from self._on_fetches(self._parts(self._resource, busy))
-        elif efficiency := _EFFICIENCY.get(replace(self._resource, ahead=False, with_ids=False)):
+        elif efficiency := _EFFICIENCY.get(replace(self._resource, ahead=False, with_ids=False, with_rows=False)):
             yield from self._on_host(efficiency, self._parts(self._resource, busy), busy)
         elif self._resource.kind in ("link", "nic", "rails", "ring", "sums"):
             yield self._exchange(self._resource, busy)

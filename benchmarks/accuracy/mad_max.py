@@ -9,6 +9,7 @@ import pandas as pd
 from benchmarks.accuracy.judges import Judge, estimated
 from benchmarks.accuracy.rows import DataSet, frame
 from cost_models.error_bars import ErrorBand
+from cost_models.model import CostModel
 from cost_models.shards import HBM, TABLE_WISE, Blocks, PlacedShards
 from cost_models.step import StepModel
 from cost_models.workload.loading import load_workload
@@ -17,14 +18,19 @@ from topologies.loading import load_topology
 SYSTEM, METRIC, TOPOLOGY, WORKLOAD = "Neo Model-I", "qps_128gpu", "zionex-16", "model-i"
 
 
-def step(judge: Judge = estimated, name: str = WORKLOAD) -> tuple[float, ErrorBand]:
-    """Seconds of the step with whole tables dealt evenly to the ranks, and their band."""
-    model = StepModel(load_topology(TOPOLOGY), load_workload(name))
+def dealt(model: CostModel) -> PlacedShards:
+    """Whole tables in HBM, dealt to the ranks in turn."""
     table = np.arange(len(model.tables.rows))
     n = len(table)
     blocks = Blocks(table, np.full(n, TABLE_WISE), np.full(n, HBM), model.tables.dim, np.zeros(n))
     rank = table % len(model.kind_of_rank)
-    placed = PlacedShards(blocks, rank, model.tables.rows, np.ones(n, dtype=bool))
+    return PlacedShards(blocks, rank, model.tables.rows, np.ones(n, dtype=bool))
+
+
+def step(judge: Judge = estimated, name: str = WORKLOAD) -> tuple[float, ErrorBand]:
+    """Seconds of the step with whole tables dealt evenly to the ranks, and their band."""
+    model = StepModel(load_topology(TOPOLOGY), load_workload(name))
+    placed = dealt(model)
     return judge(model, placed), model.error_bars(placed).step
 
 

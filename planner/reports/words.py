@@ -41,6 +41,7 @@ def resource_words(resource: Resource, topology: Topology, workload: Workload | 
     level = "" if resource.level is None else f" {topology.network.levels[resource.level].name}"
     way = "" if resource.way is None else f", {WAY_WORDS[resource.way]}"
     more = ", with the next ids" * resource.with_ids + ", for the next batch" * resource.ahead
+    more += " and rows in place" * resource.with_rows
     return f"{resource.row.label}{table}{level}{way}{more}"
 
 
