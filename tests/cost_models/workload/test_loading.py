@@ -304,10 +304,13 @@ def test_changes_take_files_and_spellings_that_workloads_take(tmp_path: Path, mo
     (tmp_path / "plain.yaml").write_text(f"name: w\nglobal_batch: 64\ntables: [{table % 'a'}, {table % 'b'}]\n")
     (tmp_path / "other.yaml").write_text(f"- {table % 'b'}\n- {table % 'a'}\n- {table % 'c'}\n")
     (tmp_path / "pairs.csv").write_text("table,other,affinity\na,b,0.5\n")
-    (tmp_path / "set.yaml").write_text("base: plain.yaml\nset: {tables: other.yaml, towers.count: 2, towers.affinity: pairs.csv}\n")
+    (tmp_path / "set.yaml").write_text(
+        "base: plain.yaml\nset: {tables: other.yaml, "
+        "towers.count: 2, towers.imbalance: 2.0, towers.affinity: pairs.csv}\n"
+    )
     changed = load_workload(tmp_path / "set.yaml")
     monkeypatch.chdir(tmp_path)
-    overrides = ["tables=other.yaml", "towers.count=2", "towers.affinity=pairs.csv"]
+    overrides = ["tables=other.yaml", "towers.count=2", "towers.imbalance=2.0", "towers.affinity=pairs.csv"]
     assert [each.name for each in changed.tables] == ["b", "a", "c"]
     assert changed.tables == load_workload("plain.yaml", overrides=overrides).tables
     assert changed.towers == load_workload("plain.yaml", overrides=overrides).towers
