@@ -1,6 +1,7 @@
 """The clusters that MLPerf's submissions describe in words: accelerator, nodes, accelerators of a node, network."""
 
 import re
+import sys
 from functools import cache
 
 from topologies.cluster import Topology
@@ -93,6 +94,10 @@ def network_of(accelerator: str, nodes: int, each: int, words: str) -> str:
     return words if _lacks_cards(name) else network_kind(words) or ""
 
 
+def _say_note(words: str) -> None:
+    print(f"systems: {words}", file=sys.stderr)
+
+
 def _lacks_cards(name: str) -> bool:
     """Whether nothing joins the nodes of a topology of the catalog."""
     return load_topology(name).nodes[0].links.scale_out is None and not _spans_nodes(name)
@@ -123,7 +128,7 @@ def topology_of(accelerator: str, nodes: int, each: int, network: str = "") -> T
     Raises UnknownSystemError where the catalog has no such accelerator, or nothing that is known joins the nodes.
     """
     name, count = _nearest(accelerator, each)
-    overrides = [f"nodes.0.count={nodes}"]
+    overrides: list[str] = []
     cards = load_topology(name).nodes[0].links.scale_out
     if count != each:
         overrides += [f"nodes.0.accelerators.count={each}", "nodes.0.links.pcie.accelerators_per_switch=1"]
@@ -137,6 +142,6 @@ def topology_of(accelerator: str, nodes: int, each: int, network: str = "") -> T
     elif nodes > 1 and (kind := network_kind(network)) is not None and not _spans_nodes(name):
         overrides.append(f"nodes.0.links.scale_out.kind={kind}")
     try:
-        return load_topology(name, overrides=overrides)
+        return load_topology(name, nodes=nodes, overrides=overrides, say=_say_note)
     except InputError as error:
         raise UnknownSystemError(f"{accelerator}, {nodes} x {each}: {error.faults[0].message}") from None
