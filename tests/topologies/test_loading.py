@@ -73,7 +73,7 @@ def test_nodes_is_refused_where_it_means_nothing(tmp_path: Path) -> None:
     assert _faults("l40-8", nodes=2) == [
         "--nodes 2: node group 'l40-8' has no links.scale_out, and a cluster of 2 nodes needs it"
     ]
-    assert "--nodes 20: nodes.0: a scale-up domain of 72" in _faults("gb200-nvl72", nodes=20)[0]
+    assert "--nodes 19: nodes.0: a scale-up domain of 72" in _faults("gb200-nvl72", nodes=19)[0]
     two = tmp_path / "two.yaml"
     group = read_topology("zionex").data["nodes"][0]
     two.write_text(f"name: two\nnodes: {[group, {**group, 'name': 'other'}]}\n")
