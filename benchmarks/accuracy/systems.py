@@ -92,6 +92,7 @@ def stated_parts(network: str) -> dict[str, str]:
     rate, number = re.search(r"\b(\d+) ?G(?:b|bE|bps|bit)?\b", words), re.search(r"\b(\d+) ?x\b", words)
     if (kind := network_kind(network)) is not None:
         found["kind"] = kind
+    if kind is not None or (rate is not None and "NVLINK" not in words.upper()):
         found |= {} if rate is None else {"bandwidth": f"{rate[1]}Gb/s"}
         found |= {} if number is None else {"count": number[1]}
     return found
@@ -108,7 +109,7 @@ def network_of(accelerator: str, nodes: int, each: int, words: str) -> str:
     if cards is None:
         return words if _lacks_cards(name) else ""
     if _spans_nodes(name) and nodes * each <= group.domain_ranks:
-        return ""
+        return told.get("kind", "")
     own = {"count": str(cards.count), "bandwidth": f"{cards.bandwidth * 8e-9:g}Gb/s"}
     if each != group.accelerators.count or any(key in told and told[key] != own[key] for key in own):
         number = f"{told['count']}x " if "count" in told else ""

@@ -125,6 +125,7 @@ def test_systems_are_those_of_the_catalog() -> None:
     [
         ("8x 200GbE RoCE", (8, 200, "roce")),
         ("4x ConnectX-7 IB NDR 400Gb/s", (4, 400, "infiniband")),
+        ("8x 200Gb/s", (8, 200, "infiniband")),
         ("InfiniBand", (8, 400, "infiniband")),
         ("", (8, 400, "infiniband")),
     ],
