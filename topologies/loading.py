@@ -1,6 +1,6 @@
 """Topologies from files: by path or catalog name, built on one another, scaled and overridden."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,14 +19,21 @@ TOPOLOGIES = Shelf("topology", Path(__file__).parent / "catalog", INSTANCES)
 """The topologies that are shipped."""
 
 
-def load_topology(source: str | Path, *, nodes: int | None = None, overrides: Sequence[str] = ()) -> Topology:
+def load_topology(
+    source: str | Path,
+    *,
+    nodes: int | None = None,
+    overrides: Sequence[str] = (),
+    say: Callable[[str], None] = lambda _: None,
+) -> Topology:
     """The topology of a file or a catalog name.
 
-    `nodes` is the number of nodes of a topology with one node group. `overrides` are texts `path=value`
+    `nodes` is the number of nodes of a topology with one node group. Where they do not fill its scale-up domains, they
+    are shared out equally among the fewest that hold them, and `say` is told so. `overrides` are texts `path=value`
     (`nodes.0.count=16`), applied in order, after `nodes`. Raises InputError with every fault of the file and
     of the overrides.
     """
-    return validated(read_topology(source), nodes=nodes, overrides=overrides)
+    return validated(read_topology(source), nodes=nodes, overrides=overrides, say=say)
 
 
 def changed_topology(source: str | Path, changes: Sequence[tuple[str, Any, Origin]]) -> Topology:
@@ -54,11 +61,17 @@ def read_topology(source: str | Path) -> Document:
     return _derived(document, (path.resolve(),))
 
 
-def validated(document: Document, *, nodes: int | None = None, overrides: Sequence[str] = ()) -> Topology:
+def validated(
+    document: Document,
+    *,
+    nodes: int | None = None,
+    overrides: Sequence[str] = (),
+    say: Callable[[str], None] = lambda _: None,
+) -> Topology:
     """`load_topology` for a document that was read; the document is changed accordingly."""
     faults: list[Fault] = []
     if nodes is not None:
-        faults += faults_of(partial(_scale, document, nodes))
+        faults += faults_of(partial(_scale, document, nodes, say))
     for text in overrides:
         faults += faults_of(partial(_override, document, text))
     try:
@@ -70,7 +83,7 @@ def validated(document: Document, *, nodes: int | None = None, overrides: Sequen
     return topology
 
 
-def _scale(document: Document, nodes: int) -> None:
+def _scale(document: Document, nodes: int, say: Callable[[str], None]) -> None:
     words = f"--nodes {nodes}"
     if nodes < 1:
         raise InputError.at(words, "must be at least 1")
@@ -82,6 +95,26 @@ def _scale(document: Document, nodes: int) -> None:
         remedy = f"set the count of each, for example --set topology.nodes.0.count={nodes}"
         raise InputError.at(words, f"there are {len(groups)} node groups ({names}); {remedy}")
     override(document, "nodes.0.count", str(nodes), Topology, words)
+    if (shares := _equal_domains(groups[0], nodes)) is not None:
+        domains, ranks = shares
+        override(document, "nodes.0.links.scale_up.domain", str(ranks), Topology, words)
+        say(f"{words} are {domains} scale-up domains of {ranks} ranks, smaller than the topology's")
+
+
+def _equal_domains(group: Any, nodes: int) -> tuple[int, int] | None:
+    """The fewest domains of equal size, of two nodes or more each, that nodes which do not fill the domains of a group
+    make, and the ranks of each; None where they fill them, or cannot be shared out so."""
+    try:
+        accelerators, domain = group["accelerators"]["count"], group["links"]["scale_up"]["domain"]
+    except (KeyError, TypeError):
+        return None
+    if not (isinstance(accelerators, int) and isinstance(domain, int)) or accelerators < 1 or domain % accelerators:
+        return None
+    most = domain // accelerators
+    if nodes <= most or nodes % most == 0:
+        return None
+    size = next((each for each in range(most, 1, -1) if nodes % each == 0), None)
+    return None if size is None else (nodes // size, size * accelerators)
 
 
 def _override(document: Document, text: str) -> None:

@@ -1,6 +1,7 @@
 """The clusters that MLPerf's submissions describe in words: accelerator, nodes, accelerators of a node, network."""
 
 import re
+import sys
 from functools import cache
 
 from topologies.cluster import Topology
@@ -84,13 +85,40 @@ def stated_cards(network: str) -> str | None:
     return f"{{kind: {kind}, count: {number[1] if number else 1}, bandwidth: {rate[1]}Gb/s}}"
 
 
+def stated_parts(network: str) -> dict[str, str]:
+    """What a submission tells of the cards between nodes by the keys that a topology has for it: kind, bandwidth and
+    count, each where it is told."""
+    words, found = _between_nodes(network), {}
+    rate, number = re.search(r"\b(\d+) ?G(?:b|bE|bps|bit)?\b", words), re.search(r"\b(\d+) ?x\b", words)
+    if (kind := network_kind(network)) is not None:
+        found["kind"] = kind
+    if kind is not None or (rate is not None and "NVLINK" not in words.upper()):
+        found |= {} if rate is None else {"bandwidth": f"{rate[1]}Gb/s"}
+        found |= {} if number is None else {"count": number[1]}
+    return found
+
+
 def network_of(accelerator: str, nodes: int, each: int, words: str) -> str:
-    """What a submission tells of the cards between nodes, as far as `topology_of` needs it: their kind, and all of it
-    where the catalog's system has none; nothing of one node. Raises UnknownSystemError."""
+    """What a submission tells of the cards between nodes, as far as `topology_of` needs it: nothing of one node, or of
+    nodes in one scale-up domain. Raises UnknownSystemError."""
     if nodes == 1:
         return ""
     name, _ = _nearest(accelerator, each)
-    return words if _lacks_cards(name) else network_kind(words) or ""
+    group = load_topology(name).nodes[0]
+    cards, told = group.links.scale_out, stated_parts(words)
+    if cards is None:
+        return words if _lacks_cards(name) else ""
+    if _spans_nodes(name) and nodes * each <= group.domain_ranks:
+        return told.get("kind", "")
+    own = {"count": str(cards.count), "bandwidth": f"{cards.bandwidth * 8e-9:g}Gb/s"}
+    if each != group.accelerators.count or any(key in told and told[key] != own[key] for key in own):
+        number = f"{told['count']}x " if "count" in told else ""
+        return f"{number}{told.get('kind', '')} {told.get('bandwidth', '')}".strip()
+    return told.get("kind", "")
+
+
+def _say_note(words: str) -> None:
+    print(f"systems: {words}", file=sys.stderr)
 
 
 def _lacks_cards(name: str) -> bool:
@@ -117,13 +145,13 @@ def _nearest(accelerator: str, each: int) -> tuple[str, int]:
 
 @cache
 def topology_of(accelerator: str, nodes: int, each: int, network: str = "") -> Topology:
-    """The cluster of so many nodes with `each` accelerators; cards are as many a rank as in the catalog, or those of
-    `network` where that has none.
+    """The cluster of so many nodes with `each` accelerators; cards are those of `network`, and in what it does not
+    tell as in the catalog, as many a rank.
 
     Raises UnknownSystemError where the catalog has no such accelerator, or nothing that is known joins the nodes.
     """
     name, count = _nearest(accelerator, each)
-    overrides = [f"nodes.0.count={nodes}"]
+    overrides: list[str] = []
     cards = load_topology(name).nodes[0].links.scale_out
     if count != each:
         overrides += [f"nodes.0.accelerators.count={each}", "nodes.0.links.pcie.accelerators_per_switch=1"]
@@ -134,9 +162,9 @@ def topology_of(accelerator: str, nodes: int, each: int, network: str = "") -> T
             words = f"{name} has no cards between nodes, and {network!r} does not tell their kind and rate"
             raise UnknownSystemError(f"{accelerator}, {nodes} x {each}: {words}")
         overrides.append(f"nodes.0.links.scale_out={stated}")
-    elif nodes > 1 and (kind := network_kind(network)) is not None and not _spans_nodes(name):
-        overrides.append(f"nodes.0.links.scale_out.kind={kind}")
+    elif nodes > 1:
+        overrides += [f"nodes.0.links.scale_out.{key}={value}" for key, value in stated_parts(network).items()]
     try:
-        return load_topology(name, overrides=overrides)
+        return load_topology(name, nodes=nodes, overrides=overrides, say=_say_note)
     except InputError as error:
         raise UnknownSystemError(f"{accelerator}, {nodes} x {each}: {error.faults[0].message}") from None

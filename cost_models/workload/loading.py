@@ -1,6 +1,6 @@
 """Workloads from wherever they are described: the catalog, a YAML file, a file of profiles, the generator."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,9 @@ def load_workload(source: str | Path, *, global_batch: int | None = None, overri
             _set_batch(draft.document, "global_batch", str(global_batch), f"--global-batch {global_batch}")
         for text in overrides:
             _override(draft, text)
+        if overrides:
+            draft.document.directory = None  # files that a command line names are looked for where it is typed
+            _enter_files(draft, [text.partition("=")[0].strip() for text in overrides])
     return _finish(draft)
 
 
@@ -52,8 +55,8 @@ def changed_workload(source: str | Path, changes: Sequence[tuple[str, Any, Origi
     Raises InputError.
     """
     draft = _open(str(source))
-    for path, value, origin in changes if isinstance(draft.document.data, dict) else ():
-        path = _flat(path)
+    spelled = [each for change in changes for each in _single_changes(*change)]
+    for path, value, origin in spelled if isinstance(draft.document.data, dict) else ():
         try:
             assign_everywhere(draft.document, path, value, Workload, origin)
         except InputError as error:
@@ -61,6 +64,8 @@ def changed_workload(source: str | Path, changes: Sequence[tuple[str, Any, Origi
         draft.chooses_software |= path == "software"
         if path in BATCHES:
             _drop_other_batch(draft.document, path)
+        draft.document.directory = origin[0].directory
+        _enter_files(draft, [path])
     return _finish(draft)
 
 
@@ -94,7 +99,7 @@ def _flatten_software(document: Document) -> list[Fault]:
     if not isinstance(data, dict):
         return []
     if isinstance(data.get("set"), dict):
-        data["set"] = {_flat(str(path)): value for path, value in data["set"].items()}
+        faults += _flatten_changes(document)
     if isinstance(stated := data.get("software"), dict):
         del data["software"]
         for key, value in stated.items():
@@ -107,6 +112,43 @@ def _flatten_software(document: Document) -> list[Fault]:
                 data[name] = value
                 document.overridden[name,] = (replace(document, overridden={}), at)
     return faults
+
+
+def _flatten_changes(document: Document) -> list[Fault]:
+    """`_flatten_software` for the paths under `set`."""
+    flat: dict[str, Any] = {}
+    faults = []
+    for path, value in document.data["set"].items():
+        inside = value.items() if path == "software" and isinstance(value, dict) else None
+        for key, inner in [(None, value)] if inside is None else inside:
+            name = _flat(str(path)) if key is None else SOFTWARE_KEYS.get(str(key))
+            at = ("set", path) if key is None else ("set", path, key)
+            if name is None:
+                faults.append(document.fault(at, f"is not a known key{did_you_mean(str(key), list(SOFTWARE_KEYS))}"))
+            elif name in flat:
+                faults.append(document.fault(at, "is stated twice; give it once"))
+            else:
+                flat[name] = inner
+    document.data["set"] = flat
+    return faults
+
+
+def _single_changes(path: str, value: Any, origin: Origin) -> list[tuple[str, Any, Origin]]:
+    """A change by the keys that the model has: of a mapping for `software`, one for each of its keys."""
+    if path == "software" and isinstance(value, dict):
+        source, at = origin
+        return [(_flat(f"software.{key}"), inner, (source, (*at, key))) for key, inner in value.items()]
+    return [(_flat(path), value, origin)]
+
+
+def _enter_files(draft: _Draft, paths: Iterable[str]) -> None:
+    """Read in what changes at `paths` state as a file does: tables or affinities, or the names of files of these."""
+    if "tables" in paths:
+        described = _described(draft.document)
+        draft.faults.extend(described.faults)
+        draft.tables_settled = described.tables_settled
+    if any(path.partition(".")[0] == "towers" for path in paths):
+        draft.faults.extend(enter_affinities(draft.document))
 
 
 def _open(source: str) -> _Draft:
@@ -158,6 +200,7 @@ def _derived(document: Document, chain: tuple[Path, ...]) -> _Draft:
     chooses_software = base.chooses_software or "software" in own
     draft = replace(draft, document=merged, batch_expected=base.batch_expected, chooses_software=chooses_software)
     draft.faults.extend(with_changes(merged, document, Workload))
+    _enter_files(draft, [str(path) for path in document.data.get("set") or {}])
     return draft
 
 

@@ -81,7 +81,8 @@ def load_given(
     outputs = outputs or Outputs({}, {})
     try:
         with outputs.beside("--topology"):
-            cluster = load_topology(topology, nodes=nodes, overrides=of["topology"]) if topology else None
+            if topology:
+                cluster = load_topology(topology, nodes=nodes, overrides=of["topology"], say=_say_note)
     except InputError as error:
         faults += error.faults
     try:
@@ -92,6 +93,10 @@ def load_given(
     if faults:
         raise InputError(faults)
     return cluster, model
+
+
+def _say_note(words: str) -> None:
+    streams.say(f"planner: note: {words}")
 
 
 def say_doubts(cluster: "Topology") -> None:

@@ -7,7 +7,7 @@ from cost_models.coefficients import Coefficient
 from cost_models.floor import HOST
 from cost_models.model import CostModel
 from cost_models.resources import DEVICE
-from cost_models.software import host_work
+from cost_models.software import HostPart, host_work
 from cost_models.step_costs import StepCosts
 from planner.document.plan import Objective
 
@@ -26,6 +26,20 @@ class FixedPart:
     seconds: float
     gap_of_rest: float | None
     """How far the step is from the bound, over what of the bound the placement decides; None where that is nothing."""
+
+
+def host_beside(model: CostModel) -> "tuple[FixedSeconds, ...]":
+    """What the host of one rank does while the device works, part by part, whether or not it is the longer of both;
+    none where host and device are added up."""
+    if not isinstance(model, StepCosts) or (host := model.coefficients.host_beside) is None or not host.value:
+        return ()
+    if parts := host_work(model.workload):
+        return tuple(FixedSeconds(HOST, f"host: {_counted(part)}", part.seconds) for part in parts)
+    return (FixedSeconds(HOST, "host: fixed overhead", host.value),)
+
+
+def _counted(part: HostPart) -> str:
+    return f"{part.name} ({part.count:,} times)" if part.count > 1 else part.name
 
 
 def fixed_part(objective: Objective, model: CostModel) -> FixedPart | None:
@@ -78,8 +92,7 @@ def _fixed_seconds(model: StepCosts) -> Iterator[FixedSeconds]:
         if stage == "overhead":
             parts = host_work(model.workload) if model.coefficients.host_beside is None else ()
             for part in parts:
-                many = f" ({part.count:,} times)" if part.count > 1 else ""
-                yield FixedSeconds(stage, f"host: {part.name}{many}", part.seconds)
+                yield FixedSeconds(stage, f"host: {_counted(part)}", part.seconds)
             overhead_s = model.coefficients.software.step_overhead_s.value
             if not parts:
                 yield FixedSeconds(stage, "host: fixed overhead", overhead_s)

@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cost_models.floor import HOST
 from cost_models.model import CostModel
 from cost_models.shards import MEMORY_TIERS, SHARED_BY
 from cost_models.workload.table_names import are_named
 from planner.diagnosis.exchanges import ExchangeReasons
-from planner.diagnosis.fixed_part import OVERHEAD, FixedCost, fixed_part, fixed_seconds
+from planner.diagnosis.fixed_part import OVERHEAD, FixedCost, fixed_part, fixed_seconds, host_beside
 from planner.diagnosis.reasons import OptionReasons, PlanReasons, StageReasons, TableReasons
 from planner.diagnosis.sensitivity import describe
 from planner.document.plan import Plan
@@ -120,7 +121,7 @@ def _render_head(plan: Plan, model: CostModel, console: "Console") -> None:
     render_roots(plan.objective, model, console)
     console.print()
     render_drift(plan, console)
-    render_mixing(plan.objective, console)
+    render_mixing(plan.objective, console, is_beside=bool(host_beside(model)))
     render_error_bar(plan.objective, console)
 
 
@@ -195,6 +196,18 @@ def _render_fixed(cost: FixedCost, model: CostModel, console: "Console") -> None
     console.print()
 
 
+def render_host_beside(model: CostModel, console: "Console") -> None:
+    """What the host of one rank does while the device works, part by part."""
+    if not (parts := host_beside(model)):
+        return
+    console.print(f"{HOST}, at the same time as the device: {amount(sum(part.seconds for part in parts), model)}")
+    table = TextGrid(("", "left"), ("", "right"))
+    table.show_header = False
+    for part in parts:
+        table.add_row(f"  {part.what}", amount(part.seconds, model))
+    console.print(table)
+
+
 def _render_fixed_seconds(model: CostModel, console: "Console") -> None:
     """Everything that no placement changes, part by part."""
     parts = fixed_seconds(model)
@@ -207,7 +220,9 @@ def _render_fixed_seconds(model: CostModel, console: "Console") -> None:
         sign = "-" if part.seconds < 0 else ""
         table.add_row(f"  {part.stage}", part.what, f"{sign}{amount(abs(part.seconds), model)}")
     console.print(table)
-    if sum(part.what.startswith(HOST_PART) for part in parts) > 1 and model.workload.software_mode is None:
+    render_host_beside(model, console)
+    host_parts = sum(part.what.startswith(HOST_PART) for part in (*parts, *host_beside(model)))
+    if host_parts > 1 and model.workload.software_mode is None:
         console.print(SHARED_OUT)
     console.print()
 

@@ -7,7 +7,7 @@ from cost_models.model import CostModel
 from cost_models.step_costs import StepCosts
 from planner.diagnosis.dense_strategy import beside_replicated
 from planner.diagnosis.exchanges import ExchangeReasons
-from planner.diagnosis.fixed_part import OVERHEAD, FixedCost, fixed_part, fixed_seconds
+from planner.diagnosis.fixed_part import OVERHEAD, FixedCost, fixed_part, fixed_seconds, host_beside
 from planner.diagnosis.reasons import OptionReasons, PlanReasons, TableReasons
 from planner.document.dense import PlannedDense
 from planner.document.plan import Plan
@@ -62,6 +62,7 @@ def plan_document(
             for cost in reasons.fixed
         ],
         "fixed_seconds": [asdict(part) for part in fixed_seconds(reasons.model)],
+        "host_beside": [asdict(part) for part in host_beside(reasons.model)],
         "memory_bound_s": reasons.memory_bound_s,
         "branching_bound_s": reasons.branching_bound_s,
         "other_protocols_s": reasons.other_protocols_s,

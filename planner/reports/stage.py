@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING
 
 from cost_models.coefficients import collective_files
 from cost_models.error_bars import Cause
+from cost_models.floor import HOST
 from planner.diagnosis.reasons import StageDetail
 from planner.reports.coefficients import shown
-from planner.reports.explanation import KEPT, render_contributors
+from planner.reports.explanation import KEPT, render_contributors, render_host_beside
 from planner.reports.tables import TextGrid
 from planner.reports.words import amount, resource_words
 
@@ -34,6 +35,9 @@ def render(detail: StageDetail, console: "Console", asked: str) -> None:
         for part in detail.fixed:
             table.add_row(f"  {part.what}", f"{'-' * (part.seconds < 0)}{amount(abs(part.seconds), detail.model)}")
         console.print(table)
+        console.print()
+    if detail.reasons.stage.name == HOST:
+        render_host_beside(detail.model, console)
         console.print()
     _render_causes(detail, console)
 

@@ -150,11 +150,13 @@ def render_floor(plan: Plan, model: CostModel, console: "Console") -> None:
         console.print(f"{words}.")
 
 
-def render_mixing(objective: Objective, console: "Console") -> None:
-    """Print what several kinds of sharding and launching the search of caches take beyond the step, where known."""
+def render_mixing(objective: Objective, console: "Console", *, is_beside: bool) -> None:
+    """Print what several kinds of sharding and launching the search of caches take beyond the step, where known: at
+    most that much where host and device work at the same time, and one may hide it of the other."""
+    takes = "takes at most" if is_beside else "takes"
     if objective.cache_launch_s:
         beyond = format_seconds(objective.cache_launch_s)
-        console.print(f"Launching the search of caches takes {beyond} more, which the step and its bound leave out.")
+        console.print(f"Launching the search of caches {takes} {beyond} more, which the step and its bound leave out.")
         console.print()
     if objective.length_imbalance_s:
         beyond = format_seconds(objective.length_imbalance_s)
@@ -165,7 +167,7 @@ def render_mixing(objective: Objective, console: "Console") -> None:
         console.print()
     if objective.mixing_s:
         beyond = format_seconds(objective.mixing_s)
-        console.print(f"Mixing kinds of sharding takes {beyond} more, which the step and its bound leave out.")
+        console.print(f"Mixing kinds of sharding {takes} {beyond} more, which the step and its bound leave out.")
         console.print()
 
 

@@ -118,3 +118,21 @@ def test_systems_are_those_of_the_catalog() -> None:
     assert systems.topology_of("NVIDIA GB300", 4, 4).nodes[0].domain_ranks >= 16
     with pytest.raises(systems.UnknownSystemError, match="TPU v5: no such accelerator is known"):
         systems.topology_of("TPU v5", 1, 4)
+
+
+@pytest.mark.parametrize(
+    ("words", "cards"),
+    [
+        ("8x 200GbE RoCE", (8, 200, "roce")),
+        ("4x ConnectX-7 IB NDR 400Gb/s", (4, 400, "infiniband")),
+        ("8x 200Gb/s", (8, 200, "infiniband")),
+        ("InfiniBand", (8, 400, "infiniband")),
+        ("", (8, 400, "infiniband")),
+    ],
+)
+def test_cards_that_a_row_states_are_those_it_is_predicted_with(words: str, cards: tuple[int, int, str]) -> None:
+    """Those of the catalog in what it does not state."""
+    network = systems.network_of("NVIDIA H100-SXM5-80GB", 3, 8, words)
+    found = systems.topology_of("NVIDIA H100-SXM5-80GB", 3, 8, network).nodes[0].links.scale_out
+    assert found is not None
+    assert (found.count, round(found.bandwidth * 8e-9), found.kind) == cards

@@ -73,7 +73,7 @@ def test_nodes_is_refused_where_it_means_nothing(tmp_path: Path) -> None:
     assert _faults("l40-8", nodes=2) == [
         "--nodes 2: node group 'l40-8' has no links.scale_out, and a cluster of 2 nodes needs it"
     ]
-    assert "--nodes 20: nodes.0: a scale-up domain of 72" in _faults("gb200-nvl72", nodes=20)[0]
+    assert "--nodes 19: nodes.0: a scale-up domain of 72" in _faults("gb200-nvl72", nodes=19)[0]
     two = tmp_path / "two.yaml"
     group = read_topology("zionex").data["nodes"][0]
     two.write_text(f"name: two\nnodes: {[group, {**group, 'name': 'other'}]}\n")
@@ -174,3 +174,27 @@ def test_a_wrong_base_is_refused(tmp_path: Path, text: str, message: str) -> Non
     path.write_text(text)
     (fault,) = _faults(path)
     assert fault.startswith(f"{path}{message}")
+
+
+@pytest.mark.parametrize(("nodes", "domains", "ranks"), [(32, 2, 64), (20, 2, 40), (40, 4, 40)])
+def test_nodes_that_fill_no_domains_share_the_fewest_equally(nodes: int, domains: int, ranks: int) -> None:
+    """Of 72 ranks at most; it is said."""
+    said: list[str] = []
+    group = load_topology("gb200-nvl72", nodes=nodes, say=said.append).nodes[0]
+    assert (group.count, group.domain_ranks) == (nodes, ranks)
+    assert said == [f"--nodes {nodes} are {domains} scale-up domains of {ranks} ranks, smaller than the topology's"]
+
+
+@pytest.mark.parametrize("nodes", [2, 18, 36])
+def test_nodes_that_fill_domains_or_are_a_part_of_one_keep_them(nodes: int) -> None:
+    """Nothing is said."""
+    said: list[str] = []
+    up = load_topology("gb200-nvl72", nodes=nodes, say=said.append).nodes[0].links.scale_up
+    assert up is not None
+    assert (up.domain, said) == (72, [])
+
+
+def test_nodes_that_no_equal_domains_hold_are_refused() -> None:
+    """A prime number of them above a domain's."""
+    with pytest.raises(InputError, match="a scale-up domain of 72 does not divide 19 nodes of 4"):
+        load_topology("gb200-nvl72", nodes=19)

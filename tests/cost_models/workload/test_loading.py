@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from cost_models.workload import WORKLOADS, Workload, load_workload
+from cost_models.workload.loading import changed_workload
+from topologies.documents import Document
 from topologies.errors import InputError
 
 WORKLOAD = "name: w\nglobal_batch: 64\ntables: tables.csv\n"
@@ -269,6 +271,10 @@ def test_software_may_be_a_mapping(text: str, tmp_path: Path) -> None:
     found = [load_workload(tmp_path / name) for name in ("w.yaml", "other.yaml", "set.yaml")]
     found.append(load_workload(tmp_path / "plain.yaml", overrides=["software.mode=graph"]))
     found.append(load_workload(tmp_path / "plain.yaml", overrides=["software={name: torchrec, mode: graph}"]))
+    (tmp_path / "mapping.yaml").write_text("base: plain.yaml\nset: {software: {name: torchrec, mode: graph}}\n")
+    found.append(load_workload(tmp_path / "mapping.yaml"))
+    origin = (Document(None, "here"), ())
+    found.append(changed_workload(tmp_path / "plain.yaml", [("software", {"mode": "graph"}, origin)]))
     assert {each.software_mode for each in found} == {"graph"}
     assert {each.software for each in found} == {"torchrec"}
     (tmp_path / "w.yaml").write_text(STATED + "software: {overhead: 3ms}\n")
@@ -290,3 +296,24 @@ def test_faults_inside_software_are_told_where_they_stand(text: str, fault: str,
     with pytest.raises(InputError) as caught:
         load_workload(tmp_path / "w.yaml")
     assert fault in str(caught.value)
+
+
+def test_changes_take_files_and_spellings_that_workloads_take(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names of files of tables and of affinities under `set` and in overrides, and misspelt keys of `software`."""
+    table = "{name: %s, rows: 100, dim: 16, pooling_factor: 1}"
+    (tmp_path / "plain.yaml").write_text(f"name: w\nglobal_batch: 64\ntables: [{table % 'a'}, {table % 'b'}]\n")
+    (tmp_path / "other.yaml").write_text(f"- {table % 'b'}\n- {table % 'a'}\n- {table % 'c'}\n")
+    (tmp_path / "pairs.csv").write_text("table,other,affinity\na,b,0.5\n")
+    (tmp_path / "set.yaml").write_text(
+        "base: plain.yaml\nset: {tables: other.yaml, "
+        "towers.count: 2, towers.imbalance: 2.0, towers.affinity: pairs.csv}\n"
+    )
+    changed = load_workload(tmp_path / "set.yaml")
+    monkeypatch.chdir(tmp_path)
+    overrides = ["tables=other.yaml", "towers.count=2", "towers.imbalance=2.0", "towers.affinity=pairs.csv"]
+    assert [each.name for each in changed.tables] == ["b", "a", "c"]
+    assert changed.tables == load_workload("plain.yaml", overrides=overrides).tables
+    assert changed.towers == load_workload("plain.yaml", overrides=overrides).towers
+    (tmp_path / "wrong.yaml").write_text("base: plain.yaml\nset: {software: {mod: graph}}\n")
+    with pytest.raises(InputError, match="mod: is not a known key; did you mean 'mode'"):
+        load_workload(tmp_path / "wrong.yaml")

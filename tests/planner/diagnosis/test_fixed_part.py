@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from cost_models.step import StepModel
-from planner.diagnosis.fixed_part import fixed_seconds
+from planner.diagnosis.fixed_part import fixed_seconds, host_beside
 from tests.oracles.instances import node_group, topology, workload
 
 DLRM = {"numerical_features": 13, "bottom_mlp": [512, 256, 128], "top_mlp": [1024, 1024, 512, 256, 1]}
@@ -55,3 +55,15 @@ def test_products_and_activations_of_the_dense_part_are_told_apart() -> None:
         seconds[mode] = told[f"activations, {name}"], told["matrix products"]
     assert 0 < seconds["compiled"][0] < seconds["eager"][0]
     assert seconds["eager"][1] == pytest.approx(seconds[None][1])
+
+
+@pytest.mark.parametrize("fields", [{}, {"software_mode": "eager"}, {"overhead": "2ms"}, {"overhead": "1us"}], ids=str)
+def test_parts_of_the_host_of_one_rank_add_up_to_its_time(fields: dict[str, Any]) -> None:
+    """Whether it or the device is the longer; on several ranks they are parts of the step."""
+    asked = workload(TABLES, dense=DLRM, **fields)
+    model = StepModel(topology(node_group("a", ranks=1)), asked)
+    host = model.coefficients.host_beside
+    assert host is not None
+    assert sum(part.seconds for part in host_beside(model)) == pytest.approx(host.value, rel=1e-12)
+    assert (len(host_beside(model)) > 1) == ("overhead" not in fields)
+    assert host_beside(StepModel(topology(node_group("a", ranks=2)), asked)) == ()
