@@ -95,8 +95,8 @@ _MEASURED_INSTEAD: dict[_Place, tuple[str, ...]] = {
     ("software", "forward_launch_s"): ("lookup_launch_s",),
     ("software", "backward_launch_s"): ("update_launch_s",),
 }
-"""Coefficients in whose place a device's file may have what was measured on it, the first that it has. Time beyond bytes
-of distinct rows that was fitted beside the software's passes errs as the whole update does, of which its residual is."""
+"""Coefficients in whose place a device's file may have what was measured on it, the first that it has. What a distinct
+row takes beyond its bytes was fitted beside the software's passes: its residual is that of the whole update."""
 _LAUNCH = {"lookup_forward": "forward_launch_s", "lookup_backward": "backward_launch_s"}
 _BAG = {"lookup_forward": "lookup_bag_row_s", "lookup_backward": "update_bag_id_s"}
 _DATA_SHEET_WORDS: dict[str, str] = {name: row.label for name, row in MEMORIES.items()}
