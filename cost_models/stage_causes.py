@@ -83,19 +83,20 @@ _AHEAD: list[tuple[_Place, ...]] = [
     (*_CACHED, _UPDATED_BELOW[1]) if meets_rows else _CACHED for meets_rows in KEEPS_STATE_BELOW
 ]
 """The same of prefetched misses, with the rows of their tables that are updated in place."""
-_MEASURED_INSTEAD = {
-    ("device", "lookup_efficiency"): "lookup_bytes_per_s",
-    ("device", "pcie_efficiency"): "copy_bytes_per_s",
-    ("device", "activation_efficiency"): "stream_bytes_per_s",
-    ("device", "flop_utilization"): "matmul_flops_per_s",
-    ("device", "kernel_utilization"): "matmul_flops_per_s",
-    ("device", "batched_flops_per_byte"): "matmul_flops_per_s",
-    ("device", "fp32_utilization"): "matmul_flops_per_s",
-    ("software", "backward_passes"): "update_passes_per_lookup",
-    ("software", "forward_launch_s"): "lookup_launch_s",
-    ("software", "backward_launch_s"): "update_launch_s",
+_MEASURED_INSTEAD: dict[_Place, tuple[str, ...]] = {
+    ("device", "lookup_efficiency"): ("lookup_bytes_per_s",),
+    ("device", "pcie_efficiency"): ("copy_bytes_per_s",),
+    ("device", "activation_efficiency"): ("stream_bytes_per_s",),
+    ("device", "flop_utilization"): ("matmul_flops_per_s",),
+    ("device", "kernel_utilization"): ("matmul_flops_per_s",),
+    ("device", "batched_flops_per_byte"): ("matmul_flops_per_s",),
+    ("device", "fp32_utilization"): ("matmul_flops_per_s",),
+    ("software", "backward_passes"): ("update_passes_per_lookup", "update_distinct_row_s"),
+    ("software", "forward_launch_s"): ("lookup_launch_s",),
+    ("software", "backward_launch_s"): ("update_launch_s",),
 }
-"""Coefficients in whose place a device's file may have what was measured on it."""
+"""Coefficients in whose place a device's file may have what was measured on it, the first that it has. What a distinct
+row takes beyond its bytes was fitted beside the software's passes: its residual is that of the whole update."""
 _LAUNCH = {"lookup_forward": "forward_launch_s", "lookup_backward": "backward_launch_s"}
 _BAG = {"lookup_forward": "lookup_bag_row_s", "lookup_backward": "update_bag_id_s"}
 _DATA_SHEET_WORDS: dict[str, str] = {name: row.label for name, row in MEMORIES.items()}
@@ -207,11 +208,12 @@ class _StageErrors:
 
     def _of(self, where: str, name: str, seconds: float, case: dict[Quantity, float]) -> Cause:
         device = device_coefficients(self._device, kernels_of(self._model.workload))
-        instead = _MEASURED_INSTEAD.get((where, name))
-        measured = None if instead is None else getattr(device, instead)
-        covers = not isinstance(measured, DtypeCoefficient) or self._model.workload.dense.dtype in measured.by_dtype
-        if instead is not None and measured is not None and covers:
-            where, name = "device", instead
+        for instead in _MEASURED_INSTEAD.get((where, name), ()):
+            measured = getattr(device, instead)
+            covers = not isinstance(measured, DtypeCoefficient) or self._model.workload.dense.dtype in measured.by_dtype
+            if measured is not None and covers:
+                where, name = "device", instead
+                break
         record = self._software if where == "software" else device
         evidence: Evidence = getattr(record, name)
         share, error = seconds / self._seconds, error_90(evidence, self._device, case)

@@ -1,6 +1,7 @@
 """More work never makes a step shorter at the same placement: neither estimated nor played."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -9,6 +10,8 @@ from hypothesis import given, note, settings
 from benchmarks.validation.ranking import random_shards
 from cost_models.registry import cost_model
 from cost_models.shards import HBM, SHARDINGS, Blocks, PlacedShards
+from cost_models.workload.formats import FORMATS, wire_bytes
+from cost_models.workload.words import Dtype
 from tests.oracles.instances import node_group, topology, workload
 from tests.properties.placed_cases import (
     LAST_PLACES,
@@ -54,6 +57,40 @@ def test_wider_formats(case: Case) -> None:
     """With rows or vectors in a wider format it is not shorter."""
     for worse in ({"embedding": {"dtype": "fp32"}}, {"communication": {"forward": "fp32", "backward": "fp32"}}):
         expect_no_shorter(case.with_more(worse), case)
+
+
+COMPUTED: list[Dtype] = ["bf16", "fp16", "fp32"]
+"""What lookups and products write themselves, from narrow to wide."""
+ENCODED: list[Dtype] = sorted((word for word in FORMATS if word not in COMPUTED), key=wire_bytes)
+"""What is encoded from fp32, in the same order."""
+
+
+def on_the_wire(case: Case, word: Dtype) -> Case:
+    """With vectors and all gradients in this format."""
+    dense = {"gradients": word} if case.fields["mode"] == "training" else {}
+    return case.with_more({"communication": {"forward": word, "backward": word}, "dense": dense})
+
+
+@settings(max_examples=20, deadline=None, derandomize=True)
+@given(case=cases())
+def test_every_wider_format_on_the_wire(case: Case) -> None:
+    """With vectors and gradients in the next wider format that is encoded, or that is not, it is not shorter."""
+    for family in (COMPUTED, ENCODED):
+        all_of_it = [on_the_wire(case, word) for word in family]
+        for narrower, wider in pairwise(all_of_it):
+            note(f"{narrower.fields} {wider.fields}")
+            expect_no_shorter(wider, narrower)
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(case=wide_cases())
+def test_every_wider_format_on_the_wire_of_tables_anywhere(case: Case) -> None:
+    """With them in the next wider format of the same family it is not estimated shorter."""
+    for family in (COMPUTED, ENCODED):
+        all_of_it = [on_the_wire(case, word) for word in family]
+        for narrower, wider in pairwise(all_of_it):
+            note(f"{narrower.fields} {wider.fields}")
+            expect_no_shorter_estimate(wider, narrower)
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)

@@ -6,10 +6,13 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given, note, settings
+from hypothesis import strategies as st
 
 from benchmarks.validation.ranking import random_shards
 from cost_models.registry import cost_model
 from cost_models.shards import SHARDINGS
+from cost_models.workload.formats import DTYPES
+from cost_models.workload.words import Dtype
 from tests.oracles.instances import workload
 from tests.properties.placed_cases import (
     Case,
@@ -61,6 +64,18 @@ def with_less(case: Case, path: tuple[str, ...], factor: float) -> Case:
     """The same on nodes with `factor` times less of one rate."""
     nodes = tuple(slower(group, path, factor) for group in case.cluster.nodes)
     return replace(case, cluster=case.cluster.model_copy(update={"nodes": nodes}))
+
+
+@settings(max_examples=15, deadline=None, derandomize=True)
+@given(case=wide_cases(), factor=factors, word=st.sampled_from(DTYPES))
+def test_slower_hardware_for_any_format_on_the_wire(case: Case, factor: float, word: Dtype) -> None:
+    """With vectors and gradients in any format it is not estimated shorter either."""
+    more: dict[str, dict[str, object]] = {"communication": {"forward": word, "backward": word}}
+    if case.fields["mode"] == "training":
+        more["dense"] = {"gradients": word}
+    for what, path in (RATES | BELOW).items():
+        note(what)
+        expect_no_shorter_estimate(with_less(case.with_more(more), path, factor), case.with_more(more))
 
 
 @settings(max_examples=16, deadline=None, derandomize=True)
