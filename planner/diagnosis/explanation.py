@@ -14,6 +14,7 @@ import numpy as np
 from cost_models.error_bars import Cause
 from cost_models.stage_causes import stage_causes
 from cost_models.step_costs import StepCosts
+from cost_models.tables import Tables
 from planner.diagnosis.exchanges import exchange_reasons
 from planner.diagnosis.fixed_part import fixed_costs, fixed_seconds
 from planner.diagnosis.forbidden_ways import ForbiddenWay, ForbiddenWays
@@ -113,7 +114,15 @@ class Explainer:
         others = () if self._options is None else self._options.others(index)
         forbidden = () if chosen is None else self._forbidden(index, (chosen, *others))
         sorting_s = self._loads.id_sort_s(index)
-        return TableReasons(model, self._plan.tables[index], paid, most, sorting_s, chosen, others, forbidden)
+        rows = self._rows_of_a_step(index)
+        return TableReasons(model, self._plan.tables[index], paid, most, sorting_s, *rows, chosen, others, forbidden)
+
+    def _rows_of_a_step(self, table: int) -> tuple[float, float]:
+        """Ids of a table that a step looks up over all ranks, and the distinct rows among them."""
+        workload, world = self.model.stated_workload, self.model.cluster.world_size
+        tables = Tables.of(workload, world)
+        ids = workload.batch(world) * float(tables.lookups_per_sample[table])
+        return ids, float(tables.access.unique_rows(slice(table, table + 1), ids)[0])
 
     def _forbidden(self, table: int, possible: Iterable[OptionReasons]) -> tuple[ForbiddenWay, ...]:
         """The ways that are none of these options."""

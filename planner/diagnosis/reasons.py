@@ -116,6 +116,10 @@ class TableReasons:
     """The most that it takes of any resource in each stage, on whatever rank."""
     id_sort_s: float
     """The most that sorting its ids takes of the update on any rank: by ids, whatever their number of columns."""
+    ids: float
+    """Ids that a step looks up over all ranks, after deduplication."""
+    distinct_rows: float
+    """Rows that these are expected to be."""
     chosen: OptionReasons | None
     """None where the plan has no proof."""
     others: tuple[OptionReasons, ...]

@@ -265,6 +265,9 @@ def render_table(plan: Plan, reasons: TableReasons, console: "Console") -> None:
     if planned.optimizer_state != "with_table":
         cache += f", its optimizer state in {planned.optimizer_state}"
     console.print(f"{planned.sharding} in {planned.tier}{cache}: {_shards(planned.shards.rank)}, {size}")
+    console.print(
+        f"A step looks up {reasons.ids:,.0f} ids over all ranks, of {reasons.distinct_rows:,.0f} distinct rows."
+    )
     for words in _held_with(plan, planned.name):
         console.print(f"{words}.")
     console.print()

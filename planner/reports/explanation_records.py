@@ -133,6 +133,8 @@ def table_document(reasons: TableReasons) -> dict[str, object]:
             for name, paid in reasons.stage_seconds.items()
         ],
         "id_sort_s": reasons.id_sort_s,
+        "ids": reasons.ids,
+        "distinct_rows": reasons.distinct_rows,
         "options": [{**record, "by_stage": option.by_stage} for option, record in _options(reasons)],
         "forbidden": [asdict(way) for way in reasons.forbidden],
     }

@@ -241,6 +241,19 @@ def test_sorting_of_ids_is_told_apart() -> None:
     assert "of it, sorting its ids" in text.getvalue()
 
 
+@pytest.mark.parametrize("factor", [1.0, 4.0])
+def test_ids_and_distinct_rows_of_a_step(factor: float) -> None:
+    """Deduplication leaves fewer ids, and the distinct ones that were measured: a tenth of all of the batch."""
+    table = {"rows": 10**7, "dim": 16, "pooling_factor": 20, "unique_fraction": 0.1, "dedup_factor": factor}
+    found = plan(topology(node_group("a", ranks=2)), workload([table], global_batch=65_536), effort=0)
+    reasons = Explainer(found).table(found.tables[0].name)
+    assert reasons.ids == pytest.approx(65_536 * 20 / factor)
+    assert reasons.distinct_rows == pytest.approx(131_072, rel=1e-3)
+    text = io.StringIO()
+    render_table(found, reasons, Console(file=text, width=100))
+    assert f"A step looks up {reasons.ids:,.0f} ids over all ranks, of 131,07" in text.getvalue()
+
+
 def test_a_table_that_there_is_not() -> None:
     """A KeyError with its name."""
     found = plan(topology(node_group("a")), workload([{"rows": 1000, "dim": 64}]), effort=0)
