@@ -360,7 +360,7 @@ def _beyond(
     if nics is None:
         return NOTHING, NOTHING
     link, in_network = link_coefficients(nics.kind, "default-scale-out"), topology.network.reduces
-    rates = link, nics.bandwidth * max(1, nics.count // group.accelerators.count)
+    rates = link, group.scale_out_bytes_per_s
     tower, towers = _tower(world, tower_domains), world.domains / tower_domains
     return (
         between_domains(*rates, world, inside_bytes_per_s, in_phases=in_phases, in_network=in_network, towers=towers),

@@ -229,10 +229,23 @@ class NodeGroup(Record):
             )
         if accelerators % self.links.pcie.accelerators_per_switch:
             per_switch = self.links.pcie.accelerators_per_switch
-            raise ValueError(f"{accelerators} accelerators do not fill PCIe switches of {per_switch} each")
+            raise ValueError(
+                f"{accelerators} accelerators do not fill PCIe switches of {per_switch} each; give a divisor of"
+                f" {accelerators} as links.pcie.accelerators_per_switch"
+            )
         if self.remote is not None and self.links.front_end is None:
             raise ValueError("remote hosts are reached by the cards of links.front_end; describe these too")
         return self
+
+    @property
+    def scale_out_bytes_per_s(self) -> float:
+        """One direction, of the scale-out card that serves an accelerator, all cards of one as one; no more than the
+        own links of the accelerators that it serves, where its traffic crosses these. 0 without cards."""
+        if (nics := self.links.scale_out) is None:
+            return 0.0
+        served = max(1, self.accelerators.count // nics.count)
+        rate = nics.bandwidth * max(1, nics.count // self.accelerators.count)
+        return min(rate, served * self.links.pcie.bandwidth) if self.links.pcie.carries_scale_out else rate
 
     def memory(self, tier: MemoryTier) -> DescribedMemory | None:
         """The memory of this tier; None where the nodes have none."""

@@ -97,7 +97,8 @@ class Fabric:
         self.nic_of_rank: Ints = np.full(len(numbers), -1)
         self.nic_of_rank[has] = found
         first = np.searchsorted(numbers, used)
-        self.nic_bytes_per_s: Floats = self._per_rank([bandwidth for _, bandwidth in cards])[first]
+        self._wire_bytes_per_s: Floats = self._per_rank([bandwidth for _, bandwidth in cards])[first]
+        self.nic_bytes_per_s: Floats = self._per_rank([group.scale_out_bytes_per_s for group in groups])[first]
         self._node_of_nic: Ints = self.node_of_rank[first]
         self._rail_of_nic: Ints = self.local_rank[first] // np.array(share)[self.group_of_rank[first]]
 
@@ -110,7 +111,7 @@ class Fabric:
         if network.levels:
             plane = self.switch_of_node[0][self._node_of_nic]
             self.leaf_of_nic = plane * self.rails + (self._rail_of_nic if self.rails > 1 else 0)
-        below, members = self.leaf_of_nic, self.nic_bytes_per_s
+        below, members = self.leaf_of_nic, self._wire_bytes_per_s
         uplinks = []
         for number, level in enumerate(network.levels):
             count = int(self.switch_of_node[number].max()) + 1

@@ -182,11 +182,13 @@ def test_rails_join_equal_cards_on_one_leaf() -> None:
 
 
 def test_several_cards_of_one_rank_are_one() -> None:
-    """Four cards for two ranks are two of double bandwidth."""
+    """Four cards for two ranks are two of double bandwidth, or as much as the links of the ranks carry."""
     overrides = ["nodes.0.accelerators.count=2", "nodes.0.links.scale_out.count=4"]
-    fabric = Fabric(load_topology("h100-sxm-4", nodes=2, overrides=overrides))
-    assert fabric.nic_of_rank.tolist() == [0, 1, 2, 3]
-    assert fabric.nic_bytes_per_s.tolist() == [100e9] * 4
+    for carries, rate in (("false", 100e9), ("true", 63e9)):
+        more = [f"nodes.0.links.pcie.carries_scale_out={carries}", "nodes.0.links.pcie.bandwidth=63GB/s"]
+        fabric = Fabric(load_topology("h100-sxm-4", nodes=2, overrides=overrides + more))
+        assert fabric.nic_of_rank.tolist() == [0, 1, 2, 3]
+        assert fabric.nic_bytes_per_s.tolist() == [rate] * 4
 
 
 def test_latency_of_a_path_counts_every_fabric_once() -> None:

@@ -149,7 +149,10 @@ def test_faults_of_a_derived_file_stand_in_the_derived_file(tmp_path: Path) -> N
         ":4:3: set.nodes.1.count: nodes has 1 element and none is '1'; known here: zionex",
     ]
     derived.write_text("base: zionex\nset:\n  nodes.0.links.pcie.accelerators_per_switch: 3\n")
-    assert _faults(derived) == [f"{derived}:3:3: nodes.0: 8 accelerators do not fill PCIe switches of 3 each"]
+    assert _faults(derived) == [
+        f"{derived}:3:3: nodes.0: 8 accelerators do not fill PCIe switches of 3 each; give a divisor of 8 as"
+        " links.pcie.accelerators_per_switch"
+    ]
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ BYTES = 1e9
 
 def mixed(nodes: int = 1) -> SimulatedNetwork:
     """Nodes of two ranks with a card each, half of them with cards of half the rate."""
-    groups = [node_group(name, nodes=nodes, nic_bytes_per_s=rate) for name, rate in (("fast", 50e9), ("slow", 25e9))]
+    groups = [node_group(name, nodes=nodes, nic_bytes_per_s=rate) for name, rate in (("fast", 25e9), ("slow", 12.5e9))]
     cluster = topology(*groups)
     return SimulatedNetwork(cluster, rank_kinds(cluster, MODEL))
 
