@@ -299,9 +299,11 @@ def _drawn(seed: int) -> tuple[Topology, Workload]:
     ]
     tables = [{"rows": draw.choice([20_000, 300_000]), "dim": 64, "pooling_factor": 8, "pooled": False}]
     fields = {"global_batch": 4 * draw.choice([2, 32]), "overhead": "100us"}
-    rates = {"hbm_bytes": draw.choice([0.3, 4.0]) * 1e9, "nic_bytes_per_s": draw.choice([1e9, 100e9])}
+    rates: dict[str, Any] = {"hbm_bytes": draw.choice([0.3, 4.0]) * 1e9, "nic_bytes_per_s": draw.choice([1e9, 100e9])}
     dense = {"optimizer": draw.choice(["adam", "sgd"]), "layers": layers}
-    return topology(node_group("a", nodes=2, ranks=2, **rates)), workload(tables, dense=dense, **fields)
+    return topology(node_group("a", nodes=2, ranks=2, cards_over_pcie=False, **rates)), workload(
+        tables, dense=dense, **fields
+    )
 
 
 def _rule(name: str, way: Held) -> LayerSharding:
