@@ -41,8 +41,13 @@ def drawn(seed: int) -> tuple[Topology, Workload]:
     tables = [{"rows": draw.choice([20_000, 300_000]), "dim": 64} for _ in range(2)]
     dense = {"numerical_features": 16, "optimizer": draw.choice(["adam", "sgd"]), "layers": layers}
     fields = {"global_batch": 4 * draw.choice([64, 1_024, 8_192]), "overhead": "300us"}
-    nodes = {"hbm_bytes": draw.choice([0.25, 0.5, 4.0]) * 1e9, "nic_bytes_per_s": draw.choice([2e9, 25e9, 100e9])}
-    return topology(node_group("a", nodes=2, ranks=2, **nodes)), workload(tables, dense=dense, **fields)
+    nodes: dict[str, Any] = {
+        "hbm_bytes": draw.choice([0.25, 0.5, 4.0]) * 1e9,
+        "nic_bytes_per_s": draw.choice([2e9, 25e9, 100e9]),
+    }
+    return topology(node_group("a", nodes=2, ranks=2, cards_over_pcie=False, **nodes)), workload(
+        tables, dense=dense, **fields
+    )
 
 
 def every_sharding(model: Workload, over: tuple[str, ...]) -> list[DenseSharding]:
