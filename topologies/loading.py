@@ -98,7 +98,7 @@ def _scale(document: Document, nodes: int, say: Callable[[str], None]) -> None:
     if (shares := _equal_domains(groups[0], nodes)) is not None:
         domains, ranks = shares
         override(document, "nodes.0.links.scale_up.domain", str(ranks), Topology, words)
-        say(f"{words} are {domains} scale-up domains of {ranks} ranks, smaller than the topology's")
+        say(f"{words}: {domains} scale-up domains of {ranks} ranks each, fewer than the topology's domains have")
 
 
 def _equal_domains(group: Any, nodes: int) -> tuple[int, int] | None:

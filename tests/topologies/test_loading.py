@@ -185,7 +185,8 @@ def test_nodes_that_fill_no_domains_share_the_fewest_equally(nodes: int, domains
     said: list[str] = []
     group = load_topology("gb200-nvl72", nodes=nodes, say=said.append).nodes[0]
     assert (group.count, group.domain_ranks) == (nodes, ranks)
-    assert said == [f"--nodes {nodes} are {domains} scale-up domains of {ranks} ranks, smaller than the topology's"]
+    words = f"{domains} scale-up domains of {ranks} ranks each, fewer than the topology's domains have"
+    assert said == [f"--nodes {nodes}: {words}"]
 
 
 @pytest.mark.parametrize("nodes", [2, 18, 36])
