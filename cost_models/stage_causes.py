@@ -14,7 +14,9 @@ from cost_models.arithmetic import are_timed_alone
 from cost_models.batch_copy import COPY_CONTENTION
 from cost_models.beside_products import BesideRates
 from cost_models.coefficients import (
+    CoefficientCurve,
     CollectiveOperation,
+    DeviceCoefficients,
     DtypeCoefficient,
     Evidence,
     Quantity,
@@ -23,7 +25,7 @@ from cost_models.coefficients import (
 )
 from cost_models.collective_laws import collective_law
 from cost_models.dense import dense_seconds
-from cost_models.elementary import exp, log
+from cost_models.elementary import exp, log, log2
 from cost_models.error_bars import Cause, doublings_outside, error_90, is_of, width
 from cost_models.evaluation import Evaluation
 from cost_models.first_answers import CACHE_FETCH
@@ -113,6 +115,12 @@ def is_measured(name: str, device: str, software: str | None = None) -> bool:
     if evidence != getattr(device_coefficients("default"), name):  # a value of its own
         return is_of(evidence, device)
     return bool(evidence.fitted_on) and is_of(evidence, device)
+
+
+def _curve(curve: CoefficientCurve) -> tuple[Floats, Floats]:
+    """log2(count) and value of each point."""
+    counts, values = np.array(curve.points).T
+    return log2(counts), values
 
 
 def stage_causes(model: StepCosts, placed: PlacedShards, evaluation: Evaluation, stage: int) -> tuple[Cause, ...]:
@@ -217,6 +225,9 @@ class _StageErrors:
         record = self._software if where == "software" else device
         evidence: Evidence = getattr(record, name)
         share, error = seconds / self._seconds, error_90(evidence, self._device, case)
+        if (elsewhere := self._elsewhere_90(device, name, case)) > error:
+            label = f"kernels of {self._software.name} on {self._device}"
+            return Cause(label, self._device, share, elsewhere, "spec", evidence)
         if where == "software":
             return Cause(f"{name} of {record.name}", record.name, share, error, evidence.kind, evidence)
         label = f"{name} of {self._device}"
@@ -224,20 +235,43 @@ class _StageErrors:
             is_own = evidence == getattr(device_coefficients(self._device), name)
             source = self._device if is_own else device.label
             return Cause(f"{name} of {source}", source, share, error, evidence.kind, evidence)
-        if record.name == "default":
+        plain = device_coefficients(self._device)
+        if evidence != getattr(plain, name):
+            label = f"kernels of {device.kernels_of} on {self._device} (as on {', '.join(evidence.fitted_on)})"
+        elif plain.name == "default":
             label = f"device {self._device}"
         return Cause(label, self._device, share, error, "spec", evidence)
+
+    def _elsewhere_90(self, device: DeviceCoefficients, name: str, case: dict[Quantity, float]) -> float:
+        """The least error of a coefficient of lookups in HBM, where those of the software's kernels on some device are
+        known, and not on this one."""
+        forward, backward = self._software.lookup_elsewhere_90, self._software.update_elsewhere_90
+        if kernels_of(self._model.workload) is None or device.lookup_row_s is not None:
+            return 0.0
+        if forward is not None and name in ("lookup_efficiency", "forward_launch_s"):
+            return float(np.interp(log2(case.get("row_bytes", forward.points[-1][0])), *_curve(forward)))
+        if backward is not None and name in ("backward_passes", "backward_launch_s"):
+            return backward.value
+        return 0.0
 
     def _on_device(self, parts: _ErrorParts) -> Iterator[Cause]:
         if self._name not in _BY_TIER:
             yield from self._dense(parts.base)
             return
         if parts.base:
-            yield self._of("software", _LAUNCH[self._name], parts.base, {})
+            yield self._of("software", _LAUNCH[self._name], parts.base, {"row_bytes": parts.row_bytes})
         if is_bag := self._resource is not None and self._resource.kind == BAGS.kind:
             yield self._of("device", _BAG[self._name], self._seconds - self._constant - parts.base, {})
         for (where, name), seconds in () if is_bag else self._by_tier(parts):
-            yield self._of(where, name, seconds, {"row_bytes": parts.row_bytes})
+            if name != "lookup_efficiency" or self._name != UPDATE or not self._knows_updates():
+                yield self._of(where, name, seconds, {"row_bytes": parts.row_bytes})
+
+    def _knows_updates(self) -> bool:
+        """Whether the error of updates is that of the kernel as a whole, to which reading rows adds nothing."""
+        of_kernels = kernels_of(self._model.workload)
+        device = device_coefficients(self._device, of_kernels)
+        is_own = any(getattr(device, name) is not None for name in _MEASURED_INSTEAD["software", "backward_passes"])
+        return is_own or (of_kernels is not None and self._software.update_elsewhere_90 is not None)
 
     def _by_tier(self, parts: _ErrorParts) -> Iterator[tuple[_Place, float]]:
         """Coefficients with the time of the tables that goes with them; state apart is updated where it is."""

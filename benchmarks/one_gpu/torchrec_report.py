@@ -1,11 +1,14 @@
 """`python -m benchmarks.one_gpu.torchrec_report`: what TorchRec and its kernels took on an H100, beside predictions.
 
 These are those of the coefficients at hand: the shipped ones, or those of PLANNER_COEFFICIENTS. `--table FILE`
-writes what `planner calibrate` reads of the kernels instead.
+writes what `planner calibrate` reads of the kernels instead; `--elsewhere` prints how far off predictions are without
+coefficients of these kernels, which is what is known of a device on which they were not measured.
 """
 
 import argparse
+import os
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pandas as pd
@@ -13,6 +16,7 @@ import pandas as pd
 from benchmarks.one_gpu import torchrec_models
 from benchmarks.one_gpu.laws import FOLDER, off
 from cost_models.calibration.kernels import COLUMNS
+from cost_models.coefficients import USER_DIRECTORY, forget
 
 OTHER_TABLES_BYTES = 2**32
 """What passes through the caches between two lookups of a table, as the ids of every repeat are others."""
@@ -87,6 +91,34 @@ def calibration_table() -> pd.DataFrame:
     return table.reindex(columns=list(COLUMNS))
 
 
+def elsewhere(directory: Path) -> pd.DataFrame:
+    """Errors of nine in ten cases by bytes of a row, forward and backward, by what the device's coefficients say
+    without those of TorchRec's kernels; `directory` is written to."""
+    launch = "lookup_launch_s: {value: 5.0e-6, unit: seconds, kind: fitted, source: that of the software}"
+    (directory / "plain.yaml").write_text(f"name: H100-SXM5-80GB\n{launch}\n")  # which sets the kernels' aside
+    before = os.environ.get(USER_DIRECTORY)
+    os.environ[USER_DIRECTORY] = str(directory)
+    forget()
+    try:
+        rows = kernels()
+    finally:
+        os.environ.pop(USER_DIRECTORY) if before is None else os.environ.update({USER_DIRECTORY: before})
+        forget()
+    rows = rows[rows.pooling <= LONGEST]
+    bits = rows.dtype.map({"fp32": 32, "fp16": 16})
+    rows["row_bytes"] = 2 ** np.round(np.log2(rows.dim // rows.blocks * bits / 8)).clip(6, 11)
+    for way in ("forward", "backward"):
+        rows[way] = off(rows[f"predicted_{way}_s"].to_numpy(), rows[f"{way}_s"].to_numpy())
+    nine = {"forward": ("forward", _nine_in_ten), "backward": ("backward", _nine_in_ten)}
+    by_width = rows.groupby("row_bytes").agg(rows=("row_bytes", "size"), **nine)
+    whole = pd.DataFrame([{"rows": len(rows)} | {way: _nine_in_ten(rows[way]) for way in nine}], index=["all"])
+    return pd.concat([by_width, whole])
+
+
+def _nine_in_ten(errors: pd.Series) -> float:
+    return float(errors.quantile(0.9))
+
+
 def _told(name: str, predicted: pd.Series, measured: pd.Series) -> None:
     found, took = predicted.to_numpy(), measured.to_numpy()
     errors = off(found, took)
@@ -100,7 +132,12 @@ def main() -> None:
     """Print all tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--table", type=Path)
+    parser.add_argument("--elsewhere", action="store_true")
     stated = parser.parse_args()
+    if stated.elsewhere:
+        with TemporaryDirectory() as directory:
+            print(elsewhere(Path(directory)).round(2).to_string())
+        return
     if stated.table is not None:
         calibration_table().to_csv(stated.table, index=False, lineterminator="\n")
         return

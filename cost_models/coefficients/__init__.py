@@ -131,8 +131,10 @@ def _read(
     base: Path | None = None,
     between: Path | None = None,
     over: Path | None = None,
+    name: str | None = None,
 ) -> CoefficientSet:
-    """What a file says, over `base` and what is `between`, and `over` it what replaces parts of it."""
+    """What a file says, over `base` and what is `between`, and `over` it what replaces parts of it; under a `name` of
+    its own."""
     data: dict[str, Any] = {}
     for each in (base, between, path, over):
         if each is not None:
@@ -140,6 +142,7 @@ def _read(
             if _OF_STEPS & own.keys():  # no older figures of products by themselves stand before those
                 data = {name: value for name, value in data.items() if name not in _OF_KERNELS}
             data |= own
+    data |= {} if name is None else {"name": name}
     return validate(replace(_document(path), data=data), model)
 
 
@@ -189,16 +192,25 @@ def device_coefficients(device: str, software: str | None = None) -> DeviceCoeff
     directory = _DIRECTORY / "devices"
     default = directory / "default.yaml"
     own = _shipped("devices", device)
-    kernels = None if software is None else _shipped("kernels", f"{software}.{device}")
+    kernels = _kernels(software, device)
     for path in _own_files():
         if not _is_of_collectives(path) and _document(path).data.get("name") == device:
             kernels = None if _differs_in_lookups(path, own) else kernels
-            return _read(path, DeviceCoefficients, base=default, between=own, over=kernels)
+            return _read(path, DeviceCoefficients, base=default, between=own, over=kernels, name=device)
     if own is None:
-        return _read(default, DeviceCoefficients)
+        return _read(default, DeviceCoefficients, over=kernels, name=device if kernels else None)
     same = _document(own).data.get("same_chip_as")
     between = directory / f"{same}.yaml" if same else None
-    return _read(own, DeviceCoefficients, base=default, between=between, over=kernels)
+    return _read(own, DeviceCoefficients, base=default, between=between, over=kernels, name=device)
+
+
+def _kernels(software: str | None, device: str) -> Path | None:
+    """The file of a software's kernels on a device, or on another one of its chip."""
+    for path in sorted((_DIRECTORY / "kernels").glob("*.yaml")):
+        data = _document(path).data
+        if data["kernels_of"] == software and device in (data["name"], *data.get("same_chip", ())):
+            return path
+    return None
 
 
 def _differs_in_lookups(path: Path, shipped: Path | None) -> bool:
@@ -210,9 +222,9 @@ def _differs_in_lookups(path: Path, shipped: Path | None) -> bool:
 
 
 def kernel_files() -> list[tuple[str, str]]:
-    """(device, software) of the files of kernels, in their order."""
-    stems = sorted(path.stem for path in (_DIRECTORY / "kernels").glob("*.yaml"))
-    return [(device, software) for software, _, device in (stem.partition(".") for stem in stems)]
+    """(device, software) of the files of kernels, in their order, each followed by the other devices of its chip."""
+    data = [_document(path).data for path in sorted((_DIRECTORY / "kernels").glob("*.yaml"))]
+    return [(device, of["kernels_of"]) for of in data for device in (of["name"], *of.get("same_chip", ()))]
 
 
 @cache

@@ -7,6 +7,7 @@ from pydantic import ConfigDict, Field, model_validator
 from cost_models.coefficients.evidence import (
     NEWER,
     Coefficient,
+    CoefficientCurve,
     DtypeCoefficient,
     Kind,
     OptimizerCoefficient,
@@ -58,6 +59,8 @@ class DeviceCoefficients(NamedCoefficients):
     kernels_of: Annotated[str | None, NEWER] = None
     """The software whose kernels of pooled tables were measured on the device, and replace what its own file and the
     software's say of lookups and updates. Unset: none, or what holds of every other software and of unpooled tables."""
+    same_chip: Annotated[tuple[str, ...], NEWER] = ()
+    """With it: other devices of this chip, with other memory or links, whose kernels are taken to be these."""
     lookup_efficiency: Coefficient
     sector_bytes: Coefficient
     flop_utilization: Coefficient
@@ -258,6 +261,11 @@ class SoftwareCoefficients(NamedCoefficients):
     step_overhead_s: Coefficient
     """Overhead of the version that a plan is made for; older ones may have keys of their own,
     `step_overhead_s_VERSION`."""
+    lookup_elsewhere_90: Annotated[CoefficientCurve | None, NEWER] = None
+    """Relative error of forward passes of its kernels of pooled tables by bytes of a row, on devices where these were
+    not measured. Unset: what the coefficients in their place state."""
+    update_elsewhere_90: Annotated[Coefficient | None, NEWER] = None
+    """The same of their backward passes."""
     step_overhead_s_23_04: Coefficient | None = None
     step_overhead_s_23_09: Coefficient | None = None
     fits_products: Annotated[bool, NEWER] = False

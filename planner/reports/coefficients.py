@@ -32,8 +32,8 @@ def records(name: str | None = None) -> list[dict[str, Cell]]:
     A device without a file has those of the default, each of kind `data sheet only` where no data are of it.
     """
     of_name = [record for of_file in _files() if name is None or of_file.name == name for record in _of_file(of_file)]
-    if name is not None and not of_name:
-        of_name = list(_of_unknown_device(name))
+    if name is not None and all(record["file"] != name for record in of_name):
+        of_name = [*_of_unknown_device(name), *of_name]
     if name is not None:
         of_name += [record for file in collective_files() if name in file.devices for record in _of_file(file)]
     return of_name
