@@ -158,6 +158,7 @@ def software_of(workload: Workload) -> SoftwareCoefficients:
     own = software.step_overhead_s
     if workload.overhead is not None:
         told = {"value": workload.overhead, "kind": "assumed", "source": "stated by the workload", "residual_90": 0.0}
+        told |= {"fitted_on": (), "elsewhere_90": None}
     elif workload.software_mode is not None and (parts := host_work(workload)):
         source = f"the host's work in mode {workload.software_mode}, counted; its speed: {own.source}"
         told = {"value": sum(part.seconds for part in parts), "source": source}
