@@ -149,3 +149,20 @@ def test_cards_that_a_row_states_are_those_it_is_predicted_with(words: str, card
     found = systems.topology_of("NVIDIA H100-SXM5-80GB", 3, 8, network).nodes[0].links.scale_out
     assert found is not None
     assert (found.count, round(found.bandwidth * 8e-9), found.kind) == cards
+
+
+def test_systems_that_are_left_out_are_part_of_what_is_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A table of them with fits, in text and JSON; none without fits, or without MLPerf's rows."""
+    (tmp_path / "measured").mkdir()
+    (tmp_path / "measured" / "mlperf_dlrm_dcnv2_v90.csv").write_text(NEW_ROWS)
+    assert printed(tmp_path, monkeypatch, capsys)[0]["new_systems"] == []
+    for words in ([], ["--json"]):
+        monkeypatch.setattr(sys, "argv", ["accuracy", str(tmp_path), *words])
+        assert main() == 0
+        shown = capsys.readouterr().out
+        if words:
+            assert {each["part"] for each in json.loads(shown)["new_systems"]} >= {"combination", "ranks"}
+        else:
+            assert "| what is new | groups |" in shown
