@@ -259,11 +259,23 @@ class NodeGroup(Record):
     def scale_out_bytes_per_s(self) -> float:
         """One direction, of the scale-out card that serves an accelerator, all cards of one as one; no more than the
         own links of the accelerators that it serves, where its traffic crosses these. 0 without cards."""
+        rate, links = self._card_and_links_bytes_per_s
+        return min(rate, links) if self.links.pcie.carries_scale_out else rate
+
+    @property
+    def cards_wait_for_links(self) -> bool:
+        """Whether its scale-out cards are faster than the own links of the accelerators that they serve, which their
+        traffic crosses: such cards wait for these."""
+        rate, links = self._card_and_links_bytes_per_s
+        return self.links.pcie.carries_scale_out and links < rate
+
+    @property
+    def _card_and_links_bytes_per_s(self) -> tuple[float, float]:
+        """One direction, of the card that serves an accelerator, and of the links of all accelerators that it does."""
         if (nics := self.links.scale_out) is None:
-            return 0.0
+            return 0.0, math.inf
         served = max(1, self.accelerators.count // nics.count)
-        rate = nics.bandwidth * max(1, nics.count // self.accelerators.count)
-        return min(rate, served * self.links.pcie.bandwidth) if self.links.pcie.carries_scale_out else rate
+        return nics.bandwidth * max(1, nics.count // self.accelerators.count), served * self.links.pcie.bandwidth
 
     def memory(self, tier: MemoryTier) -> DescribedMemory | None:
         """The memory of this tier; None where the nodes have none."""

@@ -1,9 +1,9 @@
 """`python -m benchmarks.accuracy [DIR] [--refit] [--json] [--docs]`, from the root of a checkout.
 
 Without --refit nothing is fitted but what is held out: every row's measured and predicted value with its 90 % band,
-a summary by data set, how often the faster of two plans or systems is picked, and MLPerf's steps with each device, link,
-network, size and system left out in turn. DIR has the form of
-benchmarks/data/facts: `published.json` and `measured/*.csv`, any of them, with any rows. What cannot be predicted is
+a summary by data set, how often the faster of two plans or systems is picked, and MLPerf's steps with each device,
+link, network, size and system left out in turn. DIR has the form of benchmarks/data/facts: `published.json` and
+`measured/*.csv`, any of them, with any rows. What cannot be predicted is
 left out and listed on standard error with its reason: a file or column that is missing, hardware that is unknown.
 """
 

@@ -30,6 +30,8 @@ from topologies.units import format_bytes, format_seconds
 if TYPE_CHECKING:
     from rich.console import Console
 
+CARD_KINDS = ("nic", "rails")
+"""Kinds of resources that are scale-out cards."""
 FIXED = "(launches, dense part)"
 """What reports call a contributor that is no table."""
 
@@ -42,7 +44,18 @@ def resource_words(resource: Resource, topology: Topology, workload: Workload | 
     way = "" if resource.way is None else f", {WAY_WORDS[resource.way]}"
     more = ", with the next ids" * resource.with_ids + ", for the next batch" * resource.ahead
     more += " and rows in place" * resource.with_rows
-    return f"{resource.row.label}{table}{level}{way}{more}"
+    return f"{_label(resource, topology)}{table}{level}{way}{more}"
+
+
+def _label(resource: Resource, topology: Topology) -> str:
+    """What reports call resources of its kind; cards by the links that they wait for, where these are slower."""
+    label = resource.row.label
+    if resource.kind not in CARD_KINDS:
+        return label
+    waits = {group.cards_wait_for_links for group in topology.nodes if group.links.scale_out is not None}
+    if True not in waits:
+        return label
+    return f"{label} or PCIe links to it" if False in waits else f"PCIe links to {label}"
 
 
 def compressed_words(workload: Workload, table: TableProfile) -> str:
