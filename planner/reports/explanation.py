@@ -123,7 +123,7 @@ def _render_head(plan: Plan, model: CostModel, console: "Console") -> None:
     render_roots(plan.objective, model, console)
     console.print()
     render_drift(plan, console)
-    render_mixing(plan.objective, console, is_beside=bool(host_beside(model)))
+    render_mixing(plan, model, console)
     render_error_bar(plan.objective, console)
 
 
