@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cost_models.host_beside import may_work_beside
 from cost_models.ingestion import IngestionNeeds
 from cost_models.memory import (
     CACHE_INDEX_BYTES_PER_ROW,
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 CARD_KINDS = ("nic", "rails")
 """Kinds of resources that are scale-out cards."""
+MAY_HIDE = 0.1
+"""Share of a step that a sentence is worth which host or device may hide of each other."""
 ROUNDING = 1e-6
 """Share of what is hidden that is nothing but rounding."""
 FIXED = "(launches, dense part)"
@@ -154,9 +157,26 @@ def floor_words(plan: Plan, model: CostModel) -> str | None:
         others = format_seconds(max(plan.objective.step_s - shown_s, 0.0))
         return f"The step is {floor.words}, {format_seconds(floor.longest_s)}; all else takes {others} at the same time"
     host = model.coefficients.host_beside if isinstance(model, StepCosts) else None
-    if host is None or not host.value:
+    if host is None:
+        return _added_words(plan, model)
+    if not host.value:
         return None
     return f"The step is the device's; its host works at the same time, for {format_seconds(host.value)}"
+
+
+def _added_words(plan: Plan, model: CostModel) -> str | None:
+    """How much shorter the step may be than the sum of host and device, where that is much; else None."""
+    if not isinstance(model, StepCosts) or not may_work_beside(model.cluster, model.stated_workload):
+        return None
+    host_s = model.coefficients.software.step_overhead_s.value
+    step_s = 0.0 if plan.objective is None else plan.objective.step_s
+    if min(host_s, step_s - host_s) <= MAY_HIDE * step_s:
+        return None
+    longer = format_seconds(max(host_s, step_s - host_s))
+    return (
+        f"The host's {format_seconds(host_s)} are added to what the devices do, as the few published steps of several"
+        f" ranks have it; if both went on at the same time, as on one rank, the step would be {longer}"
+    )
 
 
 def render_floor(plan: Plan, model: CostModel, console: "Console") -> None:

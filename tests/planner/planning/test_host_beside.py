@@ -31,7 +31,7 @@ from planner.document.plan import Plan
 from planner.document.planned import planned_model
 from planner.formulation.policy import Policy
 from planner.reports import plan_summary
-from planner.reports.words import render_mixing
+from planner.reports.words import floor_words, render_mixing
 from planner.verification.simulation import simulate_plan
 from tests.oracles.instances import node_group, topology, workload
 from topologies.cluster import Topology
@@ -285,3 +285,24 @@ def test_nothing_hides_what_many_ranks_do_beyond_the_step() -> None:
     render_mixing(found, planned_model(found), console)
     lines = [line for line in console.export_text().splitlines() if line]
     assert [line.endswith("leave out.") for line in lines] == [True] * 3
+
+
+@pytest.mark.parametrize(
+    ("nodes", "ranks", "host", "is_said"), [(1, 2, "1ms", True), (1, 2, "0us", False), (2, 1, "1ms", False)]
+)
+def test_what_few_ranks_might_hide_is_said(nodes: int, ranks: int, host: str, is_said: bool) -> None:
+    """The longer of the host and the rest, where that is much shorter than the sum; between nodes nothing is."""
+    found = plan(topology(node_group("a", nodes=nodes, ranks=ranks)), asked("none", overhead=host), effort=0)
+    words = floor_words(found, planned_model(found))
+    assert (words is not None) == is_said
+    if words is not None:
+        assert found.objective is not None
+        assert words.endswith(f"would be {format_seconds(max(1e-3, found.objective.step_s - 1e-3))}")
+
+
+def test_a_host_that_hides_next_to_nothing_is_not_said_of_several_ranks() -> None:
+    """Of a sum of 20 ms and a device that is a hundredth of that."""
+    found = plan(topology(node_group("a", ranks=2)), asked("none", overhead=LONG), effort=0, simulate=False)
+    assert found.objective is not None
+    assert found.objective.step_s < 0.022
+    assert floor_words(found, planned_model(found)) is None
