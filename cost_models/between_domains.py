@@ -14,6 +14,7 @@ import numpy as np
 
 from cost_models.coefficients import LinkCoefficients
 from cost_models.groups import RankGroup
+from topologies.cluster import Topology
 
 FEW_PEERS = 8
 """The fewest that were measured in flat exchanges; with fewer a card is no faster."""
@@ -72,6 +73,13 @@ def between_domains(
         float(2 * doublings * _seconds(link, "tree_hop_s")),
         float(max(domains - 2, 0.0) * _seconds(link, "ring_hop_s")),
     )
+
+
+def sums_in_switches(topology: Topology) -> bool:
+    """Whether switches sum what all-reduces of all ranks send: they do so (SHARP), and some ranks are beyond others'
+    domains."""
+    apart = any(group.domain_ranks < topology.world_size for group in topology.nodes)
+    return topology.network.reduces and apart
 
 
 def rail_peers(world: RankGroup) -> float:

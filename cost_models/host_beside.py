@@ -15,9 +15,19 @@ PROCESSOR = "CPU"
 
 def works_beside(cluster: Topology, workload: Workload) -> bool:
     """Whether host and device of a step on the whole of a cluster work at the same time."""
+    return cluster.world_size == 1 and _is_like_measured(cluster, workload)
+
+
+def may_work_beside(cluster: Topology, workload: Workload) -> bool:
+    """Whether they may, on the few ranks of one node: there they are added up, as few published steps say."""
+    return cluster.world_size > 1 and cluster.node_count == 1 and _is_like_measured(cluster, workload)
+
+
+def _is_like_measured(cluster: Topology, workload: Workload) -> bool:
+    """Whether it is a step as the measured ones of one rank were: training with TorchRec, on a device with a host."""
     if workload.software != "torchrec" or workload.mode != "training":
         return False
-    return cluster.world_size == 1 and cluster.nodes[0].accelerators.device != PROCESSOR
+    return cluster.nodes[0].accelerators.device != PROCESSOR
 
 
 def software_on(cluster: Topology, workload: Workload) -> tuple[SoftwareCoefficients, Coefficient | None]:

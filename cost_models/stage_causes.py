@@ -26,7 +26,7 @@ from cost_models.coefficients import (
 from cost_models.collective_laws import collective_law
 from cost_models.dense import dense_seconds
 from cost_models.elementary import exp, log, log2
-from cost_models.error_bars import Cause, doublings_outside, error_90, is_of, width
+from cost_models.error_bars import UNKNOWN_90, Cause, doublings_outside, error_90, is_of, width
 from cost_models.evaluation import Evaluation
 from cost_models.first_answers import CACHE_FETCH
 from cost_models.floor import BATCH_COPY, HOST
@@ -339,6 +339,9 @@ class _StageErrors:
             evidence = link.all_reduce_growth or link.all_reduce_efficiency
         kind = self._model.kinds[self._kind]
         error = error_90(evidence, self._device, {"scale_up_domains": kind.world.domains})
+        if operation == "all_reduce" and kind.reduces_in_network:  # of which nothing is measured
+            error = max(error, UNKNOWN_90["assumed"])
+            return Cause(f"SHARP of {nics.kind}", link.name, seconds / self._seconds, error, "spec", evidence)
         if link.name.startswith("default") or evidence.kind == "assumed":
             return Cause(f"network {nics.kind}", link.name, seconds / self._seconds, error, "spec", evidence)
         share = seconds / self._seconds

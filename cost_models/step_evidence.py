@@ -8,6 +8,7 @@ more (of which the worst counts); from fewer it follows only if they err as a no
 
 from dataclasses import dataclass
 
+from cost_models.between_domains import sums_in_switches
 from cost_models.coefficients import MeasuredSystem, Quantity, StepEvidence
 from cost_models.dense_size import macs_per_sample
 from cost_models.error_bars import outside, width
@@ -45,6 +46,7 @@ def told_by_steps(model: StepCosts, placed: PlacedShards, evidence: StepEvidence
     )
     unlike = unseen - _SEEN_APART
     steps = f"whole steps of {name}"
+    range_words += ", none with sums in switches (SHARP)" if sums_in_switches(model.cluster) else ""
     if model.coefficients.optimizers:
         return Told(float(width(error, beyond)), f"{steps} with other optimizers only{few}", is_enough=False)
     if not _is_in_hbm(model, placed) or unlike:
@@ -77,6 +79,9 @@ def _unseen(model: StepCosts, evidence: StepEvidence) -> set[str]:
     groups = model.topology.nodes
     crosses = any(kind.domain_ranks < kind.world_size for kind in model.kinds)
     networks = {group.links.scale_out.kind for group in groups if group.links.scale_out} if crosses else set()
+    if sums_in_switches(model.cluster):  # which no measured row states
+        cards = [group.links.scale_out for group in model.cluster.nodes]
+        networks = {f"{each.kind} with SHARP" for each in cards if each}
     devices, links = {group.accelerators.device for group in groups}, {link_inside(group)[0] for group in groups}
     seen = {"device": evidence.devices, "link": evidence.links, "network": evidence.networks}
     here = {"device": devices, "link": links, "network": networks}

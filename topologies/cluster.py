@@ -188,6 +188,24 @@ class Reserve(Record):
     """Of the memory of remote hosts."""
 
 
+def equal_domains(nodes: int, most: int) -> int | None:
+    """The nodes of each of the fewest equal scale-up domains, of `most` nodes or fewer, that so many nodes make; None
+    where these would have fewer than half of them, as where a prime number of nodes makes domains of one."""
+    return next((each for each in range(most, 0, -1) if nodes % each == 0 and 2 * each >= most), None)
+
+
+def _whole_domains(domain: int, nodes: int, accelerators: int) -> str:
+    """How to write nodes that do not fill scale-up domains of so many ranks."""
+    if domain % accelerators:
+        return "choose a domain or a count so that whole nodes fill whole domains, or a part of one"
+    most = domain // accelerators
+    full, share = nodes // most * most, equal_domains(nodes, most)
+    words = f"{full} or {full + most} nodes fill whole domains"
+    if share is not None:
+        words += f", and domain: {share * accelerators} makes {nodes // share} equal ones of {nodes} nodes"
+    return f"{words}; or make {nodes - full} nodes a node group of their own"
+
+
 class NodeGroup(Record):
     """A number of equal nodes."""
 
@@ -220,7 +238,7 @@ class NodeGroup(Record):
             if not is_part and ((accelerators % up.domain and up.domain % accelerators) or total % up.domain):
                 raise ValueError(
                     f"a scale-up domain of {up.domain} does not divide {self.count} nodes of {accelerators}"
-                    f" evenly; choose a domain or a count so that whole nodes fill whole domains, or a part of one"
+                    f" evenly; {_whole_domains(up.domain, self.count, accelerators)}"
                 )
         if (nics := self.links.scale_out) and accelerators % nics.count and nics.count % accelerators:
             raise ValueError(
@@ -241,11 +259,23 @@ class NodeGroup(Record):
     def scale_out_bytes_per_s(self) -> float:
         """One direction, of the scale-out card that serves an accelerator, all cards of one as one; no more than the
         own links of the accelerators that it serves, where its traffic crosses these. 0 without cards."""
+        rate, links = self._card_and_links_bytes_per_s
+        return min(rate, links) if self.links.pcie.carries_scale_out else rate
+
+    @property
+    def cards_wait_for_links(self) -> bool:
+        """Whether its scale-out cards are faster than the own links of the accelerators that they serve, which their
+        traffic crosses: such cards wait for these."""
+        rate, links = self._card_and_links_bytes_per_s
+        return self.links.pcie.carries_scale_out and links < rate
+
+    @property
+    def _card_and_links_bytes_per_s(self) -> tuple[float, float]:
+        """One direction, of the card that serves an accelerator, and of the links of all accelerators that it does."""
         if (nics := self.links.scale_out) is None:
-            return 0.0
+            return 0.0, math.inf
         served = max(1, self.accelerators.count // nics.count)
-        rate = nics.bandwidth * max(1, nics.count // self.accelerators.count)
-        return min(rate, served * self.links.pcie.bandwidth) if self.links.pcie.carries_scale_out else rate
+        return nics.bandwidth * max(1, nics.count // self.accelerators.count), served * self.links.pcie.bandwidth
 
     def memory(self, tier: MemoryTier) -> DescribedMemory | None:
         """The memory of this tier; None where the nodes have none."""
@@ -280,8 +310,9 @@ class NodeGroup(Record):
         )
 
     def node_counts(self, most: int, *, is_alone: bool) -> list[int]:
-        """The numbers of nodes, up to `most`, that the group may have: any within one scale-up domain, if it is the
-        only group of the cluster, then those that fill whole ones."""
+        """The numbers of nodes, up to `most`, that the group may have with its scale-up domain as it is: any within one
+        domain, if it is the only group of the cluster, then those that fill whole ones. Smaller domains, as `--nodes`
+        makes of other numbers, are other racks."""
         ranks, up = self.accelerators.count, self.links.scale_up
         domain = ranks if up is None or up.domain is None else up.domain
         of_domain = math.lcm(domain, ranks) // ranks

@@ -1,11 +1,12 @@
 """Topologies from files: by path or catalog name, built on one another, scaled and overridden."""
 
+import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from topologies.cluster import Topology
+from topologies.cluster import Topology, equal_domains
 from topologies.derivation import base_name, base_path, faults_of, is_derived, with_changes, with_keys
 from topologies.document_kinds import expect_kind
 from topologies.documents import Document, Origin, assign_everywhere, override, validate
@@ -13,6 +14,7 @@ from topologies.errors import Fault, InputError
 from topologies.instances import Instances
 from topologies.shelf import Shelf
 
+_log = logging.getLogger(__name__)
 INSTANCES = Instances(Path(__file__).with_name("instances.yaml"))
 """The instances of clouds that are known by name."""
 TOPOLOGIES = Shelf("topology", Path(__file__).parent / "catalog", INSTANCES)
@@ -24,14 +26,14 @@ def load_topology(
     *,
     nodes: int | None = None,
     overrides: Sequence[str] = (),
-    say: Callable[[str], None] = lambda _: None,
+    say: Callable[[str], None] = _log.warning,
 ) -> Topology:
     """The topology of a file or a catalog name.
 
     `nodes` is the number of nodes of a topology with one node group. Where they do not fill its scale-up domains, they
-    are shared out equally among the fewest that hold them, and `say` is told so. `overrides` are texts `path=value`
-    (`nodes.0.count=16`), applied in order, after `nodes`. Raises InputError with every fault of the file and
-    of the overrides.
+    are shared out equally among the fewest that hold them, if these have at least half of the nodes of a domain, and
+    `say` is told so, which logs it. `overrides` are texts `path=value` (`nodes.0.count=16`), applied in order, after
+    `nodes`, and change nothing else. Raises InputError with every fault of the file and of the overrides.
     """
     return validated(read_topology(source), nodes=nodes, overrides=overrides, say=say)
 
@@ -66,7 +68,7 @@ def validated(
     *,
     nodes: int | None = None,
     overrides: Sequence[str] = (),
-    say: Callable[[str], None] = lambda _: None,
+    say: Callable[[str], None] = _log.warning,
 ) -> Topology:
     """`load_topology` for a document that was read; the document is changed accordingly."""
     faults: list[Fault] = []
@@ -102,8 +104,8 @@ def _scale(document: Document, nodes: int, say: Callable[[str], None]) -> None:
 
 
 def _equal_domains(group: Any, nodes: int) -> tuple[int, int] | None:
-    """The fewest domains of equal size, of two nodes or more each, that nodes which do not fill the domains of a group
-    make, and the ranks of each; None where they fill them, or cannot be shared out so."""
+    """The fewest domains of equal size that nodes which do not fill the domains of a group make, and the ranks of each;
+    None where they fill them, or cannot be shared out so."""
     try:
         accelerators, domain = group["accelerators"]["count"], group["links"]["scale_up"]["domain"]
     except (KeyError, TypeError):
@@ -113,7 +115,7 @@ def _equal_domains(group: Any, nodes: int) -> tuple[int, int] | None:
     most = domain // accelerators
     if nodes <= most or nodes % most == 0:
         return None
-    size = next((each for each in range(most, 1, -1) if nodes % each == 0), None)
+    size = equal_domains(nodes, most)
     return None if size is None else (nodes // size, size * accelerators)
 
 

@@ -1,8 +1,9 @@
 """`python -m benchmarks.accuracy [DIR] [--refit] [--json] [--docs]`, from the root of a checkout.
 
 Without --refit nothing is fitted but what is held out: every row's measured and predicted value with its 90 % band,
-a summary by data set, and how often the faster of two plans or systems is picked. DIR has the form of
-benchmarks/data/facts: `published.json` and `measured/*.csv`, any of them, with any rows. What cannot be predicted is
+a summary by data set, how often the faster of two plans or systems is picked, and MLPerf's steps with each device,
+link, network, size and system left out in turn. DIR has the form of benchmarks/data/facts: `published.json` and
+`measured/*.csv`, any of them, with any rows. What cannot be predicted is
 left out and listed on standard error with its reason: a file or column that is missing, hardware that is unknown.
 """
 
@@ -32,6 +33,7 @@ from benchmarks.accuracy import (
     tbe_mi350,
     ugache,
 )
+from benchmarks.accuracy.new_systems import PartError
 from benchmarks.accuracy.ranking import DataSetOrder
 from benchmarks.accuracy.report import page, table
 from benchmarks.accuracy.rows import DataSet, Summary, summarise
@@ -92,6 +94,13 @@ def results(folder: Path, *, hold_out: bool = True) -> list[Result]:
     return found
 
 
+def _new_systems(folder: Path, found: list[Result], *, hold_out: bool) -> tuple[PartError, ...]:
+    """Errors of MLPerf's steps on systems that are left out of the fit; none without its rows, or without fits."""
+    if not hold_out or not any(each.dataset is mlperf.DATA_SET and each.rows.gated.any() for each in found):
+        return ()
+    return new_systems.errors(folder)
+
+
 def _held_out(dataset: DataSet, folder: Path, rows: pd.DataFrame) -> pd.Series | None:
     if dataset.held_out is None:
         return None
@@ -116,16 +125,24 @@ def main() -> int:
         for path in refit.write(wanted.folder):
             print(path, file=sys.stderr)
     found = results(wanted.folder, hold_out=not wanted.no_hold_out)
+    parts = _new_systems(wanted.folder, found, hold_out=not wanted.no_hold_out)
     if wanted.json:
         rows = {each.dataset.name: json.loads(each.rows.to_json(orient="records")) for each in found}
         orders = [asdict(each.order) for each in found if each.order]
-        print(
-            json.dumps({"rows": rows, "summary": [asdict(each.summary) for each in found], "order": orders}, indent=1)
-        )
+        told = {
+            "rows": rows,
+            "summary": [asdict(each.summary) for each in found],
+            "order": orders,
+            "new_systems": [asdict(each) for each in parts],
+        }
+        print(json.dumps(told, indent=1))
     else:
         print(table([each.summary for each in found]))
         print()
         print(ranking.table([each.order for each in found if each.order]))
+        if parts:
+            print()
+            print(new_systems.table(parts))
     if wanted.docs:
         PAGE.parent.mkdir(parents=True, exist_ok=True)
         PAGE.write_text(
@@ -133,7 +150,7 @@ def main() -> int:
                 [(each.dataset, each.summary) for each in found],
                 nccl.transfer(wanted.folder),
                 [each.order for each in found if each.order],
-                new_systems.errors(wanted.folder),
+                parts,
                 torchrec_runs.errors().error,
             )
         )

@@ -4,7 +4,7 @@ import ast
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import MappingProxyType
 
@@ -111,7 +111,8 @@ class Configuration:
 def cases(folder: Path) -> pd.DataFrame:
     """One row per submission on GPUs: what it ran on, its time, and the printed plan it shares with its like.
 
-    What no topology of the catalog describes, and what is no time or batch, is left out, and said on standard error.
+    What no topology of the catalog describes, cards whose figures are not understood, and what is no time or batch, is
+    left out; that, and where cards are the catalog's because a row does not tell, is said on standard error.
     """
     plans, rows = printed_plans(folder), []
     for run in [*printed_rounds(folder), *later_rounds(folder)]:
@@ -119,14 +120,14 @@ def cases(folder: Path) -> pd.DataFrame:
         try:
             expect_a_run(run)
             words, nodes, each = str(run["accelerator"]), int(float(run["nodes"])), int(float(run["each"]))
-            network = network_of(words, nodes, each, str(run["network"]))
+            network = network_of(words, nodes, each, str(run["network"]), partial(_say, label))
             system = topology_of(words, nodes, each, network)
             device = system.nodes[0].accelerators.device
             plan = plan_index(plans, str(run["round"]), device, nodes * each)
             if plan is None or nodes > 1:
                 rebuilt(system, str(run["round"]))
         except (UnknownSystemError, NoRunError) as reason:
-            print(f"mlperf: {label} left out: {reason}", file=sys.stderr)
+            _say(f"{label} left out", str(reason))
             continue
         rows.append(
             {
@@ -139,6 +140,12 @@ def cases(folder: Path) -> pd.DataFrame:
             }
         )
     return pd.DataFrame(rows, columns=["label", "configuration", "measured_s", "gated"])
+
+
+@cache
+def _say(whose: str, words: str) -> None:
+    """On standard error, once."""
+    print(f"mlperf: {whose}: {words}", file=sys.stderr)
 
 
 @dataclass(frozen=True)

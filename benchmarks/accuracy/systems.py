@@ -2,13 +2,16 @@
 
 import re
 import sys
+from collections.abc import Callable
 from functools import cache
 
+from benchmarks.accuracy.cards import Cards, NotUnderstoodError, cards_of, kind_of
 from topologies.cluster import Topology
 from topologies.errors import InputError
 from topologies.loading import TOPOLOGIES, load_topology
 
 FORMS = ("SXM", "PCIE", "NVL")
+_WORDS = {"kind": "kind", "count": "number", "bandwidth": "rate"}
 
 
 class UnknownSystemError(ValueError):
@@ -62,63 +65,52 @@ def _gigabytes(words: str) -> str | None:
     return match[1] if match else None
 
 
-def _between_nodes(network: str) -> str:
-    """The part of a submission's words that is about the cards between accelerators."""
-    return next((part for part in re.split(r"[;,]", network) if "COMPUTE" in part.upper()), network)
-
-
-def network_kind(network: str) -> str | None:
-    """The kind of the cards between nodes by a submission's words; None where they do not tell."""
-    words = _between_nodes(network).upper()
-    if re.search(r"INFINIBAND|\bIB\b|\bNDR\b|\bHDR\b|\bXDR\b", words):
-        return "infiniband"
-    return "roce" if re.search(r"ROCE|ETHERNET", words) else None
-
-
 def stated_cards(network: str) -> str | None:
     """The cards of a node by a submission's words, such as "8x ConnectX-7 IB NDR 400Gb/s", as a topology has them: one
     where no number is told. None where kind or rate is not."""
-    words = _between_nodes(network)
-    rate, number = re.search(r"\b(\d+) ?G(?:b|bE|bps|bit)?\b", words), re.search(r"\b(\d+) ?x\b", words)
-    if rate is None or (kind := network_kind(network)) is None:
+    told = {"count": "1", **_told(network)}
+    if "kind" not in told or "bandwidth" not in told:
         return None
-    return f"{{kind: {kind}, count: {number[1] if number else 1}, bandwidth: {rate[1]}Gb/s}}"
+    return f"{{kind: {told['kind']}, count: {told['count']}, bandwidth: {told['bandwidth']}}}"
 
 
-def stated_parts(network: str) -> dict[str, str]:
-    """What a submission tells of the cards between nodes by the keys that a topology has for it: kind, bandwidth and
-    count, each where it is told."""
-    words, found = _between_nodes(network), {}
-    rate, number = re.search(r"\b(\d+) ?G(?:b|bE|bps|bit)?\b", words), re.search(r"\b(\d+) ?x\b", words)
-    if (kind := network_kind(network)) is not None:
-        found["kind"] = kind
-    if kind is not None or (rate is not None and "NVLINK" not in words.upper()):
-        found |= {} if rate is None else {"bandwidth": f"{rate[1]}Gb/s"}
-        found |= {} if number is None else {"count": number[1]}
-    return found
+def _told(words: str) -> dict[str, str]:
+    """What a submission tells of the cards between nodes, by the keys of a topology. Raises UnknownSystemError."""
+    return _cards(words).parts
 
 
-def network_of(accelerator: str, nodes: int, each: int, words: str) -> str:
-    """What a submission tells of the cards between nodes, as far as `topology_of` needs it: nothing of one node, or of
-    nodes in one scale-up domain. Raises UnknownSystemError."""
-    if nodes == 1:
-        return ""
-    name, _ = _nearest(accelerator, each)
-    group = load_topology(name).nodes[0]
-    cards, told = group.links.scale_out, stated_parts(words)
-    if cards is None:
-        return words if _lacks_cards(name) else ""
-    if _spans_nodes(name) and nodes * each <= group.domain_ranks:
-        return told.get("kind", "")
-    own = {"count": str(cards.count), "bandwidth": f"{cards.bandwidth * 8e-9:g}Gb/s"}
-    if each != group.accelerators.count or any(key in told and told[key] != own[key] for key in own):
-        number = f"{told['count']}x " if "count" in told else ""
-        return f"{number}{told.get('kind', '')} {told.get('bandwidth', '')}".strip()
-    return told.get("kind", "")
+def _cards(words: str) -> Cards:
+    try:
+        return cards_of(words)
+    except NotUnderstoodError as reason:
+        raise UnknownSystemError(f"cards between nodes, {reason}") from None
 
 
 def _say_note(words: str) -> None:
     print(f"systems: {words}", file=sys.stderr)
+
+
+def network_of(accelerator: str, nodes: int, each: int, words: str, say: Callable[[str], None] = _say_note) -> str:
+    """What a submission tells of the cards between nodes, as far as `topology_of` needs it: nothing of one node, or of
+    nodes in one scale-up domain. `say` is told what the catalog's cards are taken for. Raises UnknownSystemError."""
+    if nodes == 1:
+        return ""
+    name, _ = _nearest(accelerator, each)
+    group = load_topology(name).nodes[0]
+    if _spans_nodes(name) and nodes * each <= group.domain_ranks:
+        return kind_of(words) or ""
+    found, cards = _cards(words), group.links.scale_out
+    if cards is None:
+        return found.words if _lacks_cards(name) else ""
+    told = found.parts
+    if lacking := [word for key, word in _WORDS.items() if key not in told]:
+        few = f"{', '.join(lacking[:-1])} and {lacking[-1]}" if lacking[1:] else lacking[0]
+        which = f"{words!r} does not tell" if words else "nothing tells"
+        say(f"{which} the {few} of the cards between nodes; those of {name} are taken")
+    own = {"count": str(cards.count), "bandwidth": f"{cards.bandwidth * 8e-9:g}Gb/s"}
+    if each != group.accelerators.count or any(key in told and told[key] != own[key] for key in own):
+        return found.words
+    return told.get("kind", "")
 
 
 def _lacks_cards(name: str) -> bool:
@@ -163,7 +155,7 @@ def topology_of(accelerator: str, nodes: int, each: int, network: str = "") -> T
             raise UnknownSystemError(f"{accelerator}, {nodes} x {each}: {words}")
         overrides.append(f"nodes.0.links.scale_out={stated}")
     elif nodes > 1:
-        overrides += [f"nodes.0.links.scale_out.{key}={value}" for key, value in stated_parts(network).items()]
+        overrides += [f"nodes.0.links.scale_out.{key}={value}" for key, value in _told(network).items()]
     try:
         return load_topology(name, nodes=nodes, overrides=overrides, say=_say_note)
     except InputError as error:

@@ -82,7 +82,7 @@ def load_given(
     try:
         with outputs.beside("--topology"):
             if topology:
-                cluster = load_topology(topology, nodes=nodes, overrides=of["topology"], say=_say_note)
+                cluster = load_topology(topology, nodes=nodes, overrides=of["topology"], say=say_note)
     except InputError as error:
         faults += error.faults
     try:
@@ -95,7 +95,8 @@ def load_given(
     return cluster, model
 
 
-def _say_note(words: str) -> None:
+def say_note(words: str) -> None:
+    """A note on stderr, of what was made of the inputs."""
     streams.say(f"planner: note: {words}")
 
 

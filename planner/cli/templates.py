@@ -52,16 +52,22 @@ def topology_text(base: str | None, nodes: int | None) -> str:
     """
     if base is None:
         return (SHIPPED / "topology.yaml").read_text(encoding="utf-8")
+    from planner.cli.inputs import say_note
     from topologies.loading import load_topology
 
-    count = load_topology(base, nodes=nodes).nodes[0].count
+    said: list[str] = []
+    group = load_topology(base, nodes=nodes, say=said.append).nodes[0]
+    for words in said:
+        say_note(words)
+    domain = f"  nodes.0.links.scale_up.domain: {group.domain_ranks}\n" if said else ""
     return (
         f"# A cluster on the base of {base}; what is set here comes instead. The base: planner catalog show {base}\n"
         "# All keys: planner schema topology\n"
         f"base: {base}\n"
         "name: my-cluster\n"
         "set:\n"
-        f"  nodes.0.count: {count}\n"
+        f"  nodes.0.count: {group.count}\n"
+        f"{domain}"
         "  # nodes.0.reserve.hbm: 10%                     # what a plan leaves free\n"
         "  # nodes.0.links.scale_out.bandwidth: 400Gb/s   # per card, one direction\n"
     )

@@ -10,6 +10,7 @@ import typer
 
 from planner.cli import flags, streams
 from planner.cli.group import CommandGroup
+from planner.cli.inputs import say_note
 from planner.cli.outputs import Outputs
 from topologies.sentences import counted
 
@@ -167,7 +168,7 @@ def show(
     from topologies.loading import load_topology
 
     with outputs.beside("TOPOLOGY"):
-        cluster = load_topology(source, nodes=nodes)
+        cluster = load_topology(source, nodes=nodes, say=say_note)
     streams.write_text(tree(cluster, streams.width(sys.stdout)))
     if output is not None:
         from planner.reports.topology_picture import picture
@@ -207,7 +208,7 @@ def export(
     from topologies.loading import load_topology
 
     with outputs.beside("TOPOLOGY"):
-        cluster = load_topology(source, nodes=nodes)
+        cluster = load_topology(source, nodes=nodes, say=say_note)
     try:
         text = network_yaml(cluster) if to is ExportFormat.ASTRA_SIM else infragraph_yaml(cluster)
     except UnsayableError as error:

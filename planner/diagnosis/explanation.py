@@ -18,6 +18,7 @@ from cost_models.tables import Tables
 from planner.diagnosis.exchanges import exchange_reasons
 from planner.diagnosis.fixed_part import fixed_costs, fixed_seconds
 from planner.diagnosis.forbidden_ways import ForbiddenWay, ForbiddenWays
+from planner.diagnosis.network_sums import network_sums
 from planner.diagnosis.priced_options import PricedOptions
 from planner.diagnosis.reasons import (
     Contributor,
@@ -81,7 +82,8 @@ class Explainer:
         costs = fixed_costs(self.model)
         tail = () if self._plan.robust is None else tail_stages(self._plan, self.model, self._loads.placed)
         worth = None if self._options is None else self._options.seconds_per_loss()
-        parts = paid_s, by_branching, elsewhere, memory, helpful, costs, exchange, tail, worth
+        summed = network_sums(self.model, self._loads.placed)
+        parts = paid_s, by_branching, elsewhere, memory, helpful, costs, exchange, tail, worth, summed
         return PlanReasons(self.model, stages, *parts)
 
     def _is_bound_by_floor(self) -> bool:
@@ -141,7 +143,9 @@ class Explainer:
             causes = stage_causes(model, self._loads.placed, self._loads.evaluation, s)
         fixed = tuple(part for part in fixed_seconds(model) if part.stage == name)
         hidden = tuple(other for other in model.hidden if name in model.shown_in(other))
-        return StageDetail(model, self._stage(s), self._loads.of_groups(s), causes, fixed, hidden)
+        summed = network_sums(model, self._loads.placed)
+        summed = summed if summed is not None and any(each.stage == name for each in summed.stages) else None
+        return StageDetail(model, self._stage(s), self._loads.of_groups(s), causes, fixed, hidden, summed)
 
     def rank(self, rank: int) -> RankReasons:
         """What a rank does in each stage, and what it holds. Raises IndexError for one that the plan does not have."""

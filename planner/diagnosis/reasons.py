@@ -9,6 +9,7 @@ from cost_models.shards import Floats, MemoryTier, PlacedShards, PlacementTier, 
 from planner.diagnosis.exchanges import ExchangeReasons
 from planner.diagnosis.fixed_part import FixedCost, FixedSeconds
 from planner.diagnosis.forbidden_ways import ForbiddenWay
+from planner.diagnosis.network_sums import NetworkSums
 from planner.diagnosis.sensitivity import Gain
 from planner.document.plan import StageTime, TablePlan
 
@@ -81,6 +82,8 @@ class PlanReasons:
     """Of a plan that was asked for in scenarios."""
     seconds_per_loss: float | None = None
     """What a unit more of the budget of losses would lower the bound by, at most; None without a budget."""
+    network_sums: NetworkSums | None = None
+    """None where no switches sum."""
 
 
 @dataclass(frozen=True)
@@ -202,3 +205,5 @@ class StageDetail:
     """Its part of what no placement changes."""
     hidden: tuple[str, ...]
     """Stages whose work runs beside it, and shows in it where it outlasts what hides it."""
+    network_sums: NetworkSums | None = None
+    """What switches that sum save; None where none do, or no second of this stage."""

@@ -119,7 +119,10 @@ RESOURCES: dict[str, tuple[set[str], Callable[[NodeGroup], NodeGroup]]] = {
     "FLOP/s": ({"device"}, _more_flops),
     "scale-up bandwidth": ({"link", "sums"}, _growing("links", "scale_up", "bandwidth")),
     "scale-out bandwidth": ({"nic", "rails", "uplink", "ring", "sums"}, _growing("links", "scale_out", "bandwidth")),
-    "PCIe bandwidth": ({"device", "link", "sums", *_BELOW_HBM}, _growing("links", "pcie", "bandwidth")),
+    "PCIe bandwidth": (
+        {"device", "link", "nic", "rails", "ring", "sums", *_BELOW_HBM},
+        _growing("links", "pcie", "bandwidth"),
+    ),
     **dict(_memories("node")),
     "front-end bandwidth": (_BELOW_HBM, _growing("links", "front_end", "bandwidth")),
     **dict(_memories("group")),

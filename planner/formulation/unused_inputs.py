@@ -6,6 +6,7 @@ Values that are defaults are not told from those that were left out.
 from collections.abc import Iterator
 
 from cost_models.amounts import Amount
+from cost_models.between_domains import sums_in_switches
 from cost_models.kinds import RankKind, rank_kinds
 from cost_models.workload.dense_part import Dense
 from cost_models.workload.models import Workload
@@ -39,7 +40,7 @@ def unused_of_ingestion(workload: Workload) -> Iterator[str]:
 
 
 def unused_of_links(topology: Topology, workload: Workload) -> Iterator[str]:
-    """Latencies of links whose place measured ones take, or which nothing waits for."""
+    """Latencies of links whose place measured ones take, or which nothing waits for, and switches that sum nothing."""
     for group, kind in zip(topology.nodes, rank_kinds(topology, workload), strict=True):
         up, pcie, front_end = group.links.scale_up, group.links.pcie, group.links.front_end
         if _is_stated(pcie, "latency") and group.host.scm is None and (up is not None or _is_measured(kind)):
@@ -51,6 +52,11 @@ def unused_of_links(topology: Topology, workload: Workload) -> Iterator[str]:
             yield f"{_path(group, 'scale_up')} is not used: latencies measured over {up.kind} take its place"
         if front_end is not None and _is_stated(front_end, "latency"):
             yield f"{_path(group, 'front_end')} is not used: rows of remote hosts wait for remote.latency, all of it"
+    if topology.network.reduces and not sums_in_switches(topology):
+        why = "nothing is summed over the network, as all ranks are in one domain"
+        yield f"network.in_network_reduction is not used: {why}"
+    elif topology.network.reduces and workload.mode != "training":
+        yield "network.in_network_reduction is not used: no gradients are summed where nothing is trained"
 
 
 def unused_of_tables(workload: Workload) -> Iterator[str]:

@@ -19,6 +19,7 @@ from planner.planning.tower_modules import TowerModules
 from planner.reports.dense_strategy import render_dense
 from planner.reports.forbidden_ways import render_forbidden
 from planner.reports.goals import render_goals
+from planner.reports.network_sums import render_network_sums
 from planner.reports.replicas import groups_words, render_choices
 from planner.reports.robustness import render_tail
 from planner.reports.tables import TextGrid
@@ -103,6 +104,7 @@ def render_plan(
     for each in reasons.stages:
         if each.contributors:
             render_contributors(each, model, console)
+    render_network_sums(reasons.network_sums, model, console)
     for cost in reasons.fixed:
         _render_fixed(cost, model, console)
     _render_fixed_seconds(model, console)
@@ -121,7 +123,7 @@ def _render_head(plan: Plan, model: CostModel, console: "Console") -> None:
     render_roots(plan.objective, model, console)
     console.print()
     render_drift(plan, console)
-    render_mixing(plan.objective, console, is_beside=bool(host_beside(model)))
+    render_mixing(plan, model, console)
     render_error_bar(plan.objective, console)
 
 

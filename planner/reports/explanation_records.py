@@ -14,6 +14,7 @@ from planner.document.plan import Plan
 from planner.document.replicas import OtherReplicas
 from planner.planning.tower_modules import TowerModules
 from planner.reports.explanation import KEPT, why
+from planner.reports.network_sums import network_sums_document
 from planner.reports.robustness import robust_document
 
 Cell = str | int | float | None
@@ -72,6 +73,7 @@ def plan_document(
         ],
         "gains": [{"resource": gain.resource, "step_s": gain.step_s, "saved": gain.saved} for gain in reasons.gains],
         **({} if reasons.exchange is None else {"exchange": _exchange_document(plan, reasons.exchange)}),
+        **network_sums_document(reasons.network_sums),
         **({} if modules is None else {"tower_modules": asdict(modules)}),
         **_dense_update(plan, reasons.model),
     }

@@ -9,7 +9,7 @@ import numpy as np
 from cost_models.ingestion import ingestion_needs
 from cost_models.model import CostModel
 from cost_models.shards import MEMORY_TIERS, PLACEMENT_TIERS, SHARDINGS, SHARED_BY, PlacedShards
-from planner.diagnosis.fixed_part import fixed_part, host_beside
+from planner.diagnosis.fixed_part import fixed_part
 from planner.diagnosis.sensitivity import deduplication, describe, gains
 from planner.document.migration import is_limit_too_small
 from planner.document.moves import Moves
@@ -60,7 +60,7 @@ def render(plan: Plan, console: "Console") -> None:
     placed = placed_shards(plan)
     binding = model.evaluate(placed).binding
     _render_objective(plan, plan.objective, model, console)
-    render_mixing(plan.objective, console, is_beside=bool(host_beside(model)))
+    render_mixing(plan, model, console)
     render_error_bar(plan.objective, console)
     if plan.replicas is not None:
         render_replicas(plan, plan.replicas, console)

@@ -9,6 +9,7 @@ from cost_models.floor import HOST
 from planner.diagnosis.reasons import StageDetail
 from planner.reports.coefficients import shown
 from planner.reports.explanation import KEPT, render_contributors, render_host_beside
+from planner.reports.network_sums import network_sums_document, render_network_sums
 from planner.reports.tables import TextGrid
 from planner.reports.words import amount, resource_words
 
@@ -39,6 +40,7 @@ def render(detail: StageDetail, console: "Console", asked: str) -> None:
     if detail.reasons.stage.name == HOST:
         render_host_beside(detail.model, console)
         console.print()
+    render_network_sums(detail.network_sums, detail.model, console)
     _render_causes(detail, console)
 
 
@@ -144,6 +146,7 @@ def document(detail: StageDetail, asked: str) -> dict[str, object]:
         "hidden_s": each.hidden_s,
         "bound_s": each.bound_s,
         "hidden": list(detail.hidden),
+        **network_sums_document(detail.network_sums),
         "contributors": [{"table": part.table, "seconds": part.seconds} for part in each.contributors[:KEPT]],
         "resources": records(detail),
         "fixed_seconds": [asdict(part) for part in detail.fixed],

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cost_models.host_beside import may_work_beside
 from cost_models.ingestion import IngestionNeeds
 from cost_models.memory import (
     CACHE_INDEX_BYTES_PER_ROW,
@@ -30,6 +31,12 @@ from topologies.units import format_bytes, format_seconds
 if TYPE_CHECKING:
     from rich.console import Console
 
+CARD_KINDS = ("nic", "rails")
+"""Kinds of resources that are scale-out cards."""
+MAY_HIDE = 0.1
+"""Share of a step that a sentence is worth which host or device may hide of each other."""
+ROUNDING = 1e-6
+"""Share of what is hidden that is nothing but rounding."""
 FIXED = "(launches, dense part)"
 """What reports call a contributor that is no table."""
 
@@ -42,7 +49,18 @@ def resource_words(resource: Resource, topology: Topology, workload: Workload | 
     way = "" if resource.way is None else f", {WAY_WORDS[resource.way]}"
     more = ", with the next ids" * resource.with_ids + ", for the next batch" * resource.ahead
     more += " and rows in place" * resource.with_rows
-    return f"{resource.row.label}{table}{level}{way}{more}"
+    return f"{_label(resource, topology)}{table}{level}{way}{more}"
+
+
+def _label(resource: Resource, topology: Topology) -> str:
+    """What reports call resources of its kind; cards by the links that they wait for, where these are slower."""
+    label = resource.row.label
+    if resource.kind not in CARD_KINDS:
+        return label
+    waits = {group.cards_wait_for_links for group in topology.nodes if group.links.scale_out is not None}
+    if True not in waits:
+        return label
+    return f"{label} or PCIe links to it" if False in waits else f"PCIe links to {label}"
 
 
 def compressed_words(workload: Workload, table: TableProfile) -> str:
@@ -139,9 +157,26 @@ def floor_words(plan: Plan, model: CostModel) -> str | None:
         others = format_seconds(max(plan.objective.step_s - shown_s, 0.0))
         return f"The step is {floor.words}, {format_seconds(floor.longest_s)}; all else takes {others} at the same time"
     host = model.coefficients.host_beside if isinstance(model, StepCosts) else None
-    if host is None or not host.value:
+    if host is None:
+        return _added_words(plan, model)
+    if not host.value:
         return None
     return f"The step is the device's; its host works at the same time, for {format_seconds(host.value)}"
+
+
+def _added_words(plan: Plan, model: CostModel) -> str | None:
+    """How much shorter the step may be than the sum of host and device, where that is much; else None."""
+    if not isinstance(model, StepCosts) or not may_work_beside(model.cluster, model.stated_workload):
+        return None
+    host_s = model.coefficients.software.step_overhead_s.value
+    step_s = 0.0 if plan.objective is None else plan.objective.step_s
+    if min(host_s, step_s - host_s) <= MAY_HIDE * step_s:
+        return None
+    longer = format_seconds(max(host_s, step_s - host_s))
+    return (
+        f"The host's {format_seconds(host_s)} are added to what the devices do, as the few published steps of several"
+        f" ranks have it; if both went on at the same time, as on one rank, the step would be {longer}"
+    )
 
 
 def render_floor(plan: Plan, model: CostModel, console: "Console") -> None:
@@ -150,25 +185,57 @@ def render_floor(plan: Plan, model: CostModel, console: "Console") -> None:
         console.print(f"{words}.")
 
 
-def render_mixing(objective: Objective, console: "Console", *, is_beside: bool) -> None:
-    """Print what several kinds of sharding and launching the search of caches take beyond the step, where known: at
-    most that much where host and device work at the same time, and one may hide it of the other."""
-    takes = "takes at most" if is_beside else "takes"
-    if objective.cache_launch_s:
-        beyond = format_seconds(objective.cache_launch_s)
-        console.print(f"Launching the search of caches {takes} {beyond} more, which the step and its bound leave out.")
+def render_mixing(plan: Plan, model: CostModel, console: "Console") -> None:
+    """Print what several kinds of sharding, histories of different lengths and launching the search of caches take
+    beyond the step, where known, and what of it the host or the copy of a batch hides."""
+    objective = plan.objective
+    if objective is None:
+        return
+    if beyond_s := objective.cache_launch_s:
+        of_device, of_host = _shown_s(plan, model, device_s=beyond_s), _shown_s(plan, model, host_s=beyond_s)
+        hides = _hidden_words(plan, model, beyond_s)
+        if of_host is not None and of_device != of_host:
+            hides = f": the step is {_longer(of_host)} if it is the host's, {_longer(of_device or 0.0)} if the device's"
+        takes = f"Launching the search of caches takes {format_seconds(beyond_s)} more"
+        console.print(f"{takes}, which the step and its bound leave out{hides}.")
         console.print()
-    if objective.length_imbalance_s:
-        beyond = format_seconds(objective.length_imbalance_s)
+    if beyond_s := objective.length_imbalance_s:
         console.print(
-            f"Histories of different lengths keep the slowest rank {beyond} longer on the mean, which the step and its"
-            " bound, of mean lengths, leave out."
+            f"Histories of different lengths keep the slowest rank {format_seconds(beyond_s)} longer on the mean, which"
+            f" the step and its bound, of mean lengths, leave out{_hidden_words(plan, model, beyond_s)}."
         )
         console.print()
-    if objective.mixing_s:
-        beyond = format_seconds(objective.mixing_s)
-        console.print(f"Mixing kinds of sharding {takes} {beyond} more, which the step and its bound leave out.")
+    if beyond_s := objective.mixing_s:
+        takes = f"Mixing kinds of sharding takes {format_seconds(beyond_s)} more"
+        hides = _hidden_words(plan, model, beyond_s)
+        console.print(f"{takes}, which the step and its bound leave out{hides}.")
         console.print()
+
+
+def _shown_s(plan: Plan, model: CostModel, *, device_s: float = 0.0, host_s: float = 0.0) -> float | None:
+    """How much longer the step is with more work of the device, or of a host that works beside it; None of a host that
+    does not."""
+    floor, objective = model.floor, plan.objective
+    host = model.coefficients.host_beside if isinstance(model, StepCosts) else None
+    if host_s and host is None:
+        return None
+    if floor is None or objective is None:
+        return device_s
+    others_s = sum(stage.seconds for stage in plan.stages if stage.name != floor.stage)
+    beside_s = max(floor.longest_s, 0.0 if host is None else host.value + host_s)
+    return max(max(others_s + device_s, beside_s) - max(others_s, floor.longest_s), 0.0)
+
+
+def _hidden_words(plan: Plan, model: CostModel, seconds: float) -> str:
+    """What goes on beside the step hides of so much more work, as the end of a sentence; empty where nothing."""
+    shown_s = _shown_s(plan, model, device_s=seconds)
+    if model.floor is None or shown_s is None or shown_s >= seconds * (1 - ROUNDING):
+        return ""
+    return f": {model.floor.words} hides {'it' if shown_s == 0 else f'all but {format_seconds(shown_s)} of it'}"
+
+
+def _longer(seconds: float) -> str:
+    return f"{format_seconds(seconds)} longer" if seconds else "no longer"
 
 
 def render_error_bar(objective: Objective, console: "Console") -> None:

@@ -32,6 +32,8 @@ v9.0,A,known,3,6,NVIDIA H100-SXM5-80GB,65536,3.0,InfiniBand NDR
 v9.0,B,a part of a rack,8,4,NVIDIA GB200,65536,3.0,
 v9.0,C,unknown,1,8,NVIDIA Z900,65536,3.0,
 v9.0,D,no cards,2,8,NVIDIA L40S,65536,3.0,Ethernet
+v9.0,E,cards of a node,4,8,NVIDIA H100-SXM5-80GB,65536,3.0,3.2 Tb/s IB
+v9.0,F,other cards,4,8,NVIDIA H100-SXM5-80GB,65536,3.0,8x ConnectX-6
 """
 
 
@@ -61,11 +63,15 @@ def test_a_folder_of_rows_of_any_systems_is_predicted_and_the_rest_is_listed(
     (tmp_path / "measured" / "nccl_collectives.csv").write_text(head + "\n".join(nccl_rows))
     told, said = printed(tmp_path, monkeypatch, capsys)
     found = told["rows"]
-    assert [row["label"] for row in found["mlperf"]] == ["9.0 A known", "9.0 B a part of a rack"]
+    assert [row["label"] for row in found["mlperf"]] == ["9.0 A known", "9.0 B a part of a rack", "9.0 F other cards"]
     assert len(found["nccl"]) == 2
     assert all(row["low_s"] < row["predicted_s"] < row["high_s"] for rows in found.values() for row in rows)
     assert "C unknown left out: NVIDIA Z900: no such accelerator is known" in said
     assert "no cards left out: NVIDIA L40S, 2 x 8: l40s-8 has no cards between nodes" in said
+    assert "E cards of a node left out: cards between nodes, '3.2 Tb/s IB': 3200 Gb/s is more than one card has" in said
+    assert "A known: 'InfiniBand NDR' does not tell the number of the cards between nodes; those of dgx-h100" in said
+    assert said.count("F other cards: '8x ConnectX-6' does not tell the kind of the cards") == 1
+    assert "a part of a rack:" not in said
     assert "nccl: strange left out: NVIDIA Z900: no such accelerator is known" in said
 
 
@@ -126,6 +132,13 @@ def test_systems_are_those_of_the_catalog() -> None:
         ("8x 200GbE RoCE", (8, 200, "roce")),
         ("4x ConnectX-7 IB NDR 400Gb/s", (4, 400, "infiniband")),
         ("8x 200Gb/s", (8, 200, "infiniband")),
+        ("8x ConnectX-6", (8, 200, "infiniband")),
+        ("4x ConnectX-8 RoCE", (4, 800, "roce")),
+        ("0.2Tb/s", (8, 200, "infiniband")),
+        ("2x200 Gb/s", (2, 200, "infiniband")),
+        ("8 x 25 GB/s RoCE", (8, 200, "roce")),
+        ("InfiniBand HDR", (8, 200, "infiniband")),
+        ("32x EFA 100Gb/s", (32, 100, "efa")),
         ("InfiniBand", (8, 400, "infiniband")),
         ("", (8, 400, "infiniband")),
     ],
@@ -136,3 +149,20 @@ def test_cards_that_a_row_states_are_those_it_is_predicted_with(words: str, card
     found = systems.topology_of("NVIDIA H100-SXM5-80GB", 3, 8, network).nodes[0].links.scale_out
     assert found is not None
     assert (found.count, round(found.bandwidth * 8e-9), found.kind) == cards
+
+
+def test_systems_that_are_left_out_are_part_of_what_is_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A table of them with fits, in text and JSON; none without fits, or without MLPerf's rows."""
+    (tmp_path / "measured").mkdir()
+    (tmp_path / "measured" / "mlperf_dlrm_dcnv2_v90.csv").write_text(NEW_ROWS)
+    assert printed(tmp_path, monkeypatch, capsys)[0]["new_systems"] == []
+    for words in ([], ["--json"]):
+        monkeypatch.setattr(sys, "argv", ["accuracy", str(tmp_path), *words])
+        assert main() == 0
+        shown = capsys.readouterr().out
+        if words:
+            assert {each["part"] for each in json.loads(shown)["new_systems"]} >= {"combination", "ranks"}
+        else:
+            assert "| what is new | groups |" in shown

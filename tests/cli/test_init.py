@@ -124,3 +124,15 @@ def test_what_cannot_be_started_from_is_refused(run, tmp_path, words, said):
     assert result.exit_code == 2
     assert said in " ".join(result.stderr.split())
     assert not (tmp_path / "new").exists()
+
+
+def test_a_part_of_racks_is_written_with_its_domains(run, tmp_path):
+    """Equal ones, of which a note speaks; the file is planned for as `--nodes` is."""
+    made = run("init", tmp_path, "--from", "gb200-nvl72", "--nodes", 32)
+    assert made.exit_code == 0
+    assert "2 scale-up domains of 64 ranks each" in made.stderr
+    assert "  nodes.0.links.scale_up.domain: 64\n" in (tmp_path / "topology.yaml").read_text()
+    shown = run("topology", "show", tmp_path / "topology.yaml")
+    assert shown.exit_code == 0
+    whole = run("init", tmp_path, "--from", "gb200-nvl72", "--nodes", 36, "--force")
+    assert "domains" not in whole.stderr

@@ -88,3 +88,25 @@ def test_only_nine_groups_or_more_give_a_guarantee() -> None:
     that a rank of the conformal order exists at all."""
     assert int(np.ceil(0.9 * (GUARANTEED_BY + 1))) == GUARANTEED_BY
     assert int(np.ceil(0.9 * GUARANTEED_BY)) > GUARANTEED_BY - 1
+
+
+@pytest.mark.parametrize("nodes", [2, 8, 16])
+def test_sums_in_switches_were_not_measured(nodes: int) -> None:
+    """No row states SHARP: what is known of a system says nothing of it with SHARP, whose sums have assumed rates."""
+    plain, sharp = (
+        told("dgx-h100", 4096, f"nodes.0.count={nodes}", *more) for more in ([], ["network.in_network_reduction=sharp"])
+    )
+    assert sharp.error_90 == pytest.approx(ERRORS["network"])
+    assert sharp.error_90 > plain.error_90
+    assert not sharp.is_enough
+    assert "none with sums in switches (SHARP)" in sharp.words
+    assert "SHARP" not in plain.words
+
+
+def test_switches_that_sum_nothing_change_no_band() -> None:
+    """One node, and a rack that is one domain, have no sums between domains."""
+    for name, nodes in (("dgx-h100", 1), ("gb200-nvl72", 2)):
+        both = [
+            told(name, 4096, f"nodes.0.count={nodes}", *more) for more in ([], ["network.in_network_reduction=sharp"])
+        ]
+        assert both[0] == both[1]

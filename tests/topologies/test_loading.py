@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from cost_models.workload.loading import load_workload
+from topologies.cluster import equal_domains
 from topologies.errors import InputError
 from topologies.loading import TOPOLOGIES, load_topology, read_topology
 
@@ -198,7 +199,42 @@ def test_nodes_that_fill_domains_or_are_a_part_of_one_keep_them(nodes: int) -> N
     assert (up.domain, said) == (72, [])
 
 
-def test_nodes_that_no_equal_domains_hold_are_refused() -> None:
-    """A prime number of them above a domain's."""
-    with pytest.raises(InputError, match="a scale-up domain of 72 does not divide 19 nodes of 4"):
-        load_topology("gb200-nvl72", nodes=19)
+@pytest.mark.parametrize("nodes", [19, 38, 74])
+def test_nodes_that_only_small_equal_domains_hold_are_refused(nodes: int) -> None:
+    """A prime number of them above a domain's, and twice one: racks of two nodes of eighteen are another machine."""
+    full = nodes // 18 * 18
+    words = (
+        f"a scale-up domain of 72 does not divide {nodes} nodes of 4 evenly; {full} or {full + 18} nodes fill whole"
+        f" domains; or make {nodes - full} nodes a node group of their own"
+    )
+    with pytest.raises(InputError) as refused:
+        load_topology("gb200-nvl72", nodes=nodes)
+    assert words in str(refused.value)
+    with pytest.raises(InputError, match=f"does not divide {nodes} nodes"):
+        load_topology("gb200-nvl72", overrides=[f"nodes.0.count={nodes}"])
+
+
+def test_a_count_that_is_set_changes_no_domain_and_says_which_one_would_do() -> None:
+    """A path and its value are one change: the domain is another."""
+    with pytest.raises(InputError, match="18 or 36 nodes fill whole domains, and domain: 64 makes 2 equal ones of 32"):
+        load_topology("gb200-nvl72", overrides=["nodes.0.count=32"])
+    both = ["nodes.0.count=32", "nodes.0.links.scale_up.domain=64"]
+    assert load_topology("gb200-nvl72", overrides=both) == load_topology("gb200-nvl72", nodes=32, say=lambda _: None)
+
+
+def test_domains_that_were_made_smaller_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """Where nobody listens: a library does not change what it was given silently."""
+    load_topology("gb200-nvl72", nodes=32)
+    assert [each.levelname for each in caplog.records] == ["WARNING"]
+    assert "2 scale-up domains of 64 ranks each" in caplog.text
+    caplog.clear()
+    load_topology("gb200-nvl72", nodes=36)
+    assert not caplog.records
+
+
+@pytest.mark.parametrize(
+    ("nodes", "most", "each"), [(32, 18, 16), (20, 18, 10), (40, 18, 10), (27, 18, 9), (38, 18, None), (19, 18, None)]
+)
+def test_equal_domains_have_half_of_their_nodes_or_more(nodes: int, most: int, each: int | None) -> None:
+    """The fewest that there can be."""
+    assert equal_domains(nodes, most) == each

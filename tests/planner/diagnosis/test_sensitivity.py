@@ -147,3 +147,16 @@ def test_nothing_deduplicated_has_no_saving() -> None:
     """Of factors of 1 there is nothing to tell."""
     model = StepModel(topology(_group()), _sessions(1.0, "users"))
     assert deduplication(model, _whole(model)) is None
+
+
+def test_links_that_cards_wait_for_are_what_helps() -> None:
+    """Where they are slower than the cards whose traffic crosses them; more of the cards brings nothing."""
+    from planner import plan
+    from planner.document.planned import placed_shards, planned_model
+    from topologies.loading import load_topology
+
+    overrides = ["nodes.0.links.pcie.bandwidth=10GB/s"]
+    found = plan(load_topology("dgx-h100", nodes=2, overrides=overrides), "dlrm-dcnv2", effort=0, simulate=False)
+    helpful = [gain.resource for gain in gains(planned_model(found), placed_shards(found))]
+    assert helpful[0] == "PCIe bandwidth"
+    assert "scale-out bandwidth" not in helpful

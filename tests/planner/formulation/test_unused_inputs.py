@@ -154,3 +154,24 @@ def test_a_reserve_of_a_memory_that_there_is_not_is_said() -> None:
     found = planned({}, policy=policy)
     assert found.provenance.warnings == ("reserve.ssd of the policy is not used: c has no ssd",)
     assert not verify(found)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "mode", "said"),
+    [
+        (1, "training", "nothing is summed over the network, as all ranks are in one domain"),
+        (2, "inference", "no gradients are summed where nothing is trained"),
+        (2, "training", None),
+    ],
+)
+def test_switches_that_sum_nothing_are_said(nodes: int, mode: str, said: str | None) -> None:
+    """SHARP is of gradients that cross the network."""
+    from cost_models.workload.models import Workload
+
+    stated = {"name": "c", "nodes": [node_group("g", nodes=nodes)], "network": {"in_network_reduction": "sharp"}}
+    stated["nodes"][0]["links"]["scale_out"]["kind"] = "infiniband"  # type: ignore[index]
+    workload = Workload.model_validate({"name": "w", "mode": mode, "global_batch": 64, "tables": TABLES, "dense": {}})
+    found = plan(Topology.model_validate(stated), workload, effort=0, solver="search")
+    expected = () if said is None else (f"network.in_network_reduction is not used: {said}",)
+    assert found.provenance.warnings == expected
+    assert not verify(found)

@@ -28,12 +28,15 @@ from planner import plan, verify
 from planner.capacity.size_floor import size_floor
 from planner.diagnosis.explanation import Explainer
 from planner.document.plan import Plan
+from planner.document.planned import planned_model
 from planner.formulation.policy import Policy
 from planner.reports import plan_summary
+from planner.reports.words import floor_words, render_mixing
 from planner.verification.simulation import simulate_plan
 from tests.oracles.instances import node_group, topology, workload
 from topologies.cluster import Topology
 from topologies.loading import load_topology
+from topologies.units import format_seconds
 
 PIPELINES = ("none", "sparse-dist", "prefetch")
 LONG, SHORT = "20ms", "100us"
@@ -247,3 +250,59 @@ def test_more_work_is_no_shorter(seed: int) -> None:
         worse = StepModel(other, asked(pipeline, overhead=str(host), **fields))
         assert worse.evaluate(placed).step_s >= least[0] * (1 - 1e-12)
         assert simulate(other, worse.workload, placed).step_s >= least[1] * (1 - 1e-12)
+
+
+@pytest.mark.parametrize("share", [-2.0, -0.5, 0.5])
+def test_work_beyond_the_step_is_said_as_far_as_it_shows(share: float) -> None:
+    """Joining vectors of several kinds of sharding is the device's work: its host hides what it outlasts it by. Whose
+    the launch of searches is, was not measured, so that both are said."""
+    device_s = StepModel(one(), asked("none", overhead="0us")).evaluate(in_tiers((HBM, HBM))).step_s
+    more_s = device_s / 4
+    host_s = device_s - share * more_s  # the device is so much longer, in what it is to do more
+    found = plan(one(), asked("none", overhead=f"{host_s}s"), effort=0, policy=Policy(tiers=("hbm",)), simulate=False)
+    assert found.objective is not None
+    beyond = {"mixing_s": more_s, "cache_launch_s": more_s}
+    found = found.model_copy(update={"objective": found.objective.model_copy(update=beyond)})
+    console = Console(width=400, record=True, file=io.StringIO())
+    render_mixing(found, planned_model(found), console)
+    launch, mixing = [line for line in console.export_text().splitlines() if line]
+    own_s = max(device_s, host_s)
+    of_device, of_host = max(device_s + more_s, host_s) - own_s, max(device_s, host_s + more_s) - own_s
+    longer = [f"{format_seconds(each)} longer" if each > 0 else "no longer" for each in (of_host, of_device)]
+    assert launch.endswith(f"leave out: the step is {longer[0]} if it is the host's, {longer[1]} if the device's.")
+    ends = {-2.0: ": what the host does hides it.", 0.5: "leave out."}
+    all_but = f": what the host does hides all but {format_seconds(of_device)} of it."
+    assert mixing.endswith(ends.get(share, all_but))
+
+
+def test_nothing_hides_what_many_ranks_do_beyond_the_step() -> None:
+    """Host and device are added up there."""
+    found = plan(topology(node_group("a", ranks=2)), asked("none", overhead=LONG), effort=0, simulate=False)
+    assert found.objective is not None
+    beyond = {"mixing_s": 1e-3, "cache_launch_s": 1e-3, "length_imbalance_s": 1e-3}
+    found = found.model_copy(update={"objective": found.objective.model_copy(update=beyond)})
+    console = Console(width=400, record=True, file=io.StringIO())
+    render_mixing(found, planned_model(found), console)
+    lines = [line for line in console.export_text().splitlines() if line]
+    assert [line.endswith("leave out.") for line in lines] == [True] * 3
+
+
+@pytest.mark.parametrize(
+    ("nodes", "ranks", "host", "is_said"), [(1, 2, "1ms", True), (1, 2, "0us", False), (2, 1, "1ms", False)]
+)
+def test_what_few_ranks_might_hide_is_said(nodes: int, ranks: int, host: str, is_said: bool) -> None:
+    """The longer of the host and the rest, where that is much shorter than the sum; between nodes nothing is."""
+    found = plan(topology(node_group("a", nodes=nodes, ranks=ranks)), asked("none", overhead=host), effort=0)
+    words = floor_words(found, planned_model(found))
+    assert (words is not None) == is_said
+    if words is not None:
+        assert found.objective is not None
+        assert words.endswith(f"would be {format_seconds(max(1e-3, found.objective.step_s - 1e-3))}")
+
+
+def test_a_host_that_hides_next_to_nothing_is_not_said_of_several_ranks() -> None:
+    """Of a sum of 20 ms and a device that is a hundredth of that."""
+    found = plan(topology(node_group("a", ranks=2)), asked("none", overhead=LONG), effort=0, simulate=False)
+    assert found.objective is not None
+    assert found.objective.step_s < 0.022
+    assert floor_words(found, planned_model(found)) is None

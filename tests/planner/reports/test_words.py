@@ -2,10 +2,11 @@
 
 import pytest
 
+from cost_models.resources import LINK_OUT, NIC_OUT
 from planner import plan
 from planner.document.planned import placed_shards, planned_model
 from planner.formulation.policy import Policy
-from planner.reports.words import mixed_words
+from planner.reports.words import mixed_words, resource_words
 from tests.oracles.instances import node_group, topology, workload
 
 TABLE_WISE = Policy(tiers=("hbm",), shardings=("table_wise",))
@@ -31,3 +32,19 @@ def test_tables_of_one_precision_are_not_mentioned() -> None:
     """Nothing beside them, nothing to say."""
     found = plan(topology(node_group("a", ranks=2)), workload([{"rows": 1000, "dim": 16}]), effort=0, simulate=False)
     assert mixed_words(planned_model(found), placed_shards(found)) is None
+
+
+def test_cards_are_named_by_the_links_that_they_wait_for() -> None:
+    """Where these are slower and their traffic crosses them; of nodes of both sorts either is said."""
+    quick, slow, apart = (
+        node_group(name, nic_bytes_per_s=rate, cards_over_pcie=carries)  # links of 31.5 GB/s
+        for name, rate, carries in (("q", 25e9, True), ("s", 50e9, True), ("a", 50e9, False))
+    )
+    for groups, words in (
+        ((quick,), "scale-out card, sending"),
+        ((slow,), "PCIe links to scale-out card, sending"),
+        ((apart,), "scale-out card, sending"),
+        ((quick, slow), "scale-out card or PCIe links to it, sending"),
+    ):
+        assert resource_words(NIC_OUT, topology(*groups)) == words
+    assert resource_words(LINK_OUT, topology(slow)) == "scale-up link, sending"
