@@ -60,10 +60,12 @@ def rank_symmetry(problem: Problem) -> RankSymmetry:
     marks: list[Ints] = [problem.kind_of_rank]
     zones = [group.zone_of_rank for group in (*problem.affinity_groups, *problem.anti_affinity_groups)]
     for instance in (*problem.resource_of_rank, *problem.pool_of_rank, *zones):
-        first = np.searchsorted(instance, instance, side="left")
-        last = np.searchsorted(instance, instance, side="right")
-        within = (first >= start) & (last <= stop)
-        part = within & (last - first > 1) & (last - first < stop - start)
+        _, opens, which, count = np.unique(instance, return_index=True, return_inverse=True, return_counts=True)
+        last_of = np.zeros_like(opens)
+        last_of[which] = np.arange(problem.world)
+        first, sharing = opens[which], count[which]
+        within = (node[first] == node) & (node[last_of[which]] == node)
+        part = within & (sharing > 1) & (sharing < stop - start)
         marks += [np.where(part, first - start, -1), np.where(within, -1, instance)]
     for extent in np.unique(problem.block_extent[problem.is_on_group]).tolist():
         if problem.sites[extent].sizes.max() == 1:
