@@ -21,6 +21,7 @@ from planner.diagnosis.drift import drift
 from planner.document.plan import Plan
 from planner.formulation.options import build_problem, enumerate_options
 from planner.formulation.policy import Policy
+from planner.formulation.unlike_parts import unlike_parts
 from planner.problem.arrays import Problem
 from planner.problem.load_state import load_state
 from planner.solvers.limits import SearchLimits
@@ -161,11 +162,14 @@ def test_a_fullest_rail_has_no_less_than_the_mean() -> None:
 
 def test_nodes_with_unlike_numbers_of_cards_are_below_one_switch() -> None:
     """Their leaves are not alike: the estimate has the mean of the plane, as it had."""
-    groups = [node_group("a", nodes=2, ranks=4), node_group("b", nodes=2, ranks=4, cards=2)]
+    twice = node_group("b", nodes=2, ranks=4, cards=2, nic_bytes_per_s=50e9)
+    groups = [node_group("a", nodes=2, ranks=4), twice]
     network = {"levels": [{"name": "leaf", "nodes": 2, "oversubscription": 4.0}], "rails": True}
     of = Topology.model_validate({"name": "c", "nodes": groups, "network": network})
     model = cost_model("physical", of, workload(TABLES[:2], pipeline="none", global_batch=9600))
     assert model.resource_of_rank(Resource("uplink", "in", 0)).tolist() == [0] * 8 + [1] * 8
+    (words,) = unlike_parts(of)
+    assert words.startswith("nodes have 2 and 4 rails, and leaves of all rails are estimated as one switch")
 
 
 def tiny_problem(seed: int) -> Problem:
