@@ -145,7 +145,7 @@ class CostModel(ABC):
 
     @abstractmethod
     def resource_of_rank(self, resource: Resource) -> Ints:
-        """[W] which instance of a resource each rank uses, numbered from 0, ascending along the ranks."""
+        """[W] which instance of a resource each rank uses, numbered from 0."""
 
     @abstractmethod
     def block_costs(self, blocks: Blocks, kind: int) -> BlockCosts:

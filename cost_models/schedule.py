@@ -35,7 +35,7 @@ from cost_models.resources import (
     with_rows,
 )
 from cost_models.shards import BELOW_HBM, BYTE_ADDRESSABLE, Floats, Ints, MemoryTier
-from cost_models.sharing import instances_of_ranks, most_sharing, share_of_card
+from cost_models.sharing import RAIL, instances_of_ranks, most_sharing, share_of_card
 from cost_models.stage_lines import EXCHANGED, StageLines
 from cost_models.stages import (
     CUT_TERMS,
@@ -49,7 +49,7 @@ from cost_models.stages import (
     stage_of_terms,
 )
 from cost_models.term_rates import GRADIENTS, IN_TOWER, climbs, own_link_share
-from cost_models.uplinks import Uplink, exchange_uplinks, sum_uplinks
+from cost_models.uplinks import Uplink, exchange_uplinks, is_of_rail, sum_uplinks
 from cost_models.workload.models import Workload
 from topologies.cluster import Topology
 from topologies.fabric import Fabric
@@ -390,7 +390,9 @@ class Schedule:
         return np.asarray(self.fabric.domain_of_rank, dtype=np.int64) // self._kinds[0].tower_domains
 
     def resource_of_rank(self, resource: Resource) -> Ints:
-        """[W] which instance of a resource each rank uses, numbered from 0, ascending along the ranks."""
+        """[W] which instance of a resource each rank uses, numbered from 0; see `instances_of_ranks`."""
+        if is_of_rail(self.fabric, resource.way, resource.level):
+            return self._instances[RAIL]
         return self._instances[resource.row.shared_by if resource.level is None else resource.level]
 
     @cached_property

@@ -7,10 +7,14 @@ from cost_models.shards import Ints
 from topologies.cluster import NodeGroup
 from topologies.fabric import Fabric
 
+RAIL = "rail"
+"""Who shares the way down to a leaf, where each rail has its own."""
+
 
 def instances_of_ranks(fabric: Fabric, tower_of_rank: Ints) -> dict[str | int, Ints]:
-    """[W] which instance of a resource each rank uses, numbered from 0, ascending along the ranks; by who shares it
-    (`ResourceKind.shared_by`), and of uplinks by their level."""
+    """[W] which instance of a resource each rank uses, numbered from 0; by who shares it (`ResourceKind.shared_by`), of
+    uplinks by their level, and of those down to leaves of rails by `RAIL`. They ascend along the ranks, but for
+    these."""
     instances: dict[str | int, Ints] = {
         "rank": np.arange(len(tower_of_rank)),
         "card": np.asarray(fabric.nic_of_rank),
@@ -20,6 +24,8 @@ def instances_of_ranks(fabric: Fabric, tower_of_rank: Ints) -> dict[str | int, I
         "group": np.asarray(fabric.group_of_rank),
         **{level: above[fabric.node_of_rank] for level, above in enumerate(fabric.switch_of_node)},
     }
+    if fabric.rails_are_apart:
+        instances[RAIL] = np.asarray(fabric.leaf_of_nic[fabric.nic_of_rank])
     return {who: np.unique(each, return_inverse=True)[1].astype(np.int64) for who, each in instances.items()}
 
 

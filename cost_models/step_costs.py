@@ -254,7 +254,7 @@ class StepCosts(StepMemory):
         return fastest_line(self.schedule.lines[stage], np.array(moved))
 
     def resource_of_rank(self, resource: Resource) -> Ints:
-        """[W] which instance of a resource each rank uses, numbered from 0, ascending along the ranks."""
+        """[W] which instance of a resource each rank uses, numbered from 0."""
         return self.schedule.resource_of_rank(resource)
 
     def _add_floor(self) -> None:

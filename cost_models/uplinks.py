@@ -1,4 +1,9 @@
-"""The ways up from switches of oversubscribed network levels, and what traffic on scale-out cards puts on them."""
+"""The ways up from switches of oversubscribed network levels, and what traffic on scale-out cards puts on them.
+
+Where each rail has a leaf of its own, what comes down to a plane of leaves is the rail's of the rank that it is for: a
+message changes to that rail before it leaves its node (decision 121). So each of these leaves counts by itself what
+comes in, and the plane as one what goes out. No leaf sends more than some other one of its rail receives.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,7 +12,7 @@ import numpy as np
 
 from cost_models.kinds import RankKind
 from cost_models.path_latency import leave_domains
-from cost_models.resources import WAYS, Resource
+from cost_models.resources import WAYS, Resource, Way
 from cost_models.shards import Floats, Ints
 from topologies.cluster import Topology
 from topologies.fabric import Fabric
@@ -20,6 +25,11 @@ class Uplink:
     resource: Resource
     seconds_per_card_second: Floats
     """[K] load on the uplink for one second of a collective's traffic on the card of a rank."""
+
+
+def is_of_rail(fabric: Fabric, way: Way | None, level: int | None) -> bool:
+    """Whether an uplink is that of one rail's leaf, not of a whole plane of leaves."""
+    return level == 0 and way == "in" and fabric.rails_are_apart
 
 
 def oversubscribed_levels(topology: Topology) -> tuple[int, ...]:
@@ -70,7 +80,8 @@ def _uplinks(
         for k in range(len(factor)):
             own = np.isfinite(rate) & (fabric.group_of_node == k)
             factor[k] = (leaving(level, k)[own] / rate[own]).max(initial=0.0)
-        uplinks += [Uplink(Resource("uplink", way, level), factor) for way in WAYS]
+        rails = {way: fabric.rails if is_of_rail(fabric, way, level) else 1 for way in WAYS}
+        uplinks += [Uplink(Resource("uplink", way, level), factor * rails[way]) for way in WAYS]
     return tuple(uplinks)
 
 

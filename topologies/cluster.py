@@ -339,8 +339,8 @@ class Network(Record):
     """The levels of switches, from the leaves up; none: all nodes are joined at full speed."""
     rails: Annotated[bool, Field(strict=True)] = False
     """Whether equal cards of all nodes share a leaf (rail-optimised). Sums stay on their rail, and other messages
-    change to the receiver's inside a node that has a scale-up fabric, so that the leaves of a plane are like one
-    switch."""
+    change to the receiver's inside a node that has a scale-up fabric: what comes in over the uplinks of a leaf is for
+    the ranks of its rail."""
     in_network_reduction: Annotated[Literal["none", "sharp"], Field(exclude_if=lambda value: value == "none")] = "none"
     """Whether its switches sum what all-reduces send (SHARP, InfiniBand)."""
 

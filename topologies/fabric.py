@@ -120,6 +120,12 @@ class Fabric:
             below, members = self._parents(number, switches), uplinks[-1]
         self.switch_bytes_per_s: tuple[Floats, ...] = tuple(uplinks)
 
+    @property
+    def rails_are_apart(self) -> bool:
+        """Whether each rail has a leaf of its own, and all nodes have as many rails: leaves of a plane are alike."""
+        cards = {count for count, _ in map(_cards, self.topology.nodes)}
+        return self.rails > 1 and len(cards) == 1
+
     def _parents(self, level: int, switches: int) -> Ints:
         """[switches of the level] the switch of the next level above each; 0 (the core) above the last."""
         levels = self.topology.network.levels

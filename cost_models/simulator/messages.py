@@ -33,8 +33,11 @@ def _above(network: SimulatedNetwork, to: Ints) -> list[Use]:
     uses = []
     for level in network.oversubscribed:
         switch, rates = network.switch_of_rank(level), network.fabric.switch_bytes_per_s[level]
-        apart = (switch != switch[to]) & (switch != NONE) & (switch[to] != NONE)
-        for way, each in ((OUT, switch), (IN, switch[to])):
+        plane = network.plane_of_rank(level)
+        apart = (plane != plane[to]) & (switch != NONE) & (switch[to] != NONE)
+        changes = level == 0 and network.changes_rails
+        up = network.leaf_of_rank(network.rail_of_rank[to]) if changes else switch
+        for way, each in ((OUT, up), (IN, switch[to])):
             of = np.where(apart, network.number(Resource("uplink", way, level), each), NONE)
             uses.append(Use(of, np.where(apart, 1 / rates[each], 0.0)))
     return uses

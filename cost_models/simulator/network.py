@@ -202,6 +202,22 @@ class SimulatedNetwork:
             return self.switch_of_rank(level)
         return np.where(self.card_of_rank == NONE, NONE, self.fabric.switch_of_node[level][self.node_of_rank])
 
+    @cached_property
+    def changes_rails(self) -> bool:
+        """Whether messages go up from the leaf of the receiver's rail above their node, not from the sender's."""
+        return self.fabric.rails_are_apart and all(group.links.scale_up for group in self.topology.nodes)
+
+    @property
+    def rail_of_rank(self) -> Ints:
+        """[W] the rail of the card that serves each rank; NONE without a card."""
+        return np.where(self.card_of_rank == NONE, NONE, self.fabric.leaf_of_nic[self.card_of_rank] % self.fabric.rails)
+
+    def leaf_of_rank(self, rail: Ints | int) -> Ints:
+        """[W] the leaf of a rail, one for all or each its own, that the cards of each rank's node hang on; NONE without
+        a card."""
+        plane = self.fabric.switch_of_node[0][self.node_of_rank]
+        return np.where(self.card_of_rank == NONE, NONE, plane * self.fabric.rails + rail)
+
     def latency_s(self, overhead_s: float, *, reduction: bool = False, rate: str = "") -> tuple[Floats, float]:
         """[W] latency of the smallest exchange inside each rank's domain, and that of one across domains, where cards
         achieve this `rate` of a kind of rank."""

@@ -6,6 +6,7 @@ that the rank does not send to (its own, and those of the ranks near it). Where 
 apart: one by one where that makes few flows, else by domain, else by their links.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -143,11 +144,42 @@ class Spreads:
                 below, both = numbered(group, plane), numbered(here, plane)
                 above = peers - members(below, receives) + members(both, receives)
                 of, into = (network.number(Resource("uplink", each, level), switch) for each in (way, other))
-                uses.append(Use(of, np.where(switch == NONE, 0.0, above / unit / rate)))
-                climbs = self._without(Use(into, 1 / rate), group, [here, below], receives, unit)
+                changes = level == 0 and network.changes_rails
+                if changes and way == OUT:
+                    uses += self._out_of_leaves(group, here, below, receives, unit)
+                else:
+                    uses.append(Use(of, np.where(switch == NONE, 0.0, above / unit / rate)))
+                if changes and way == IN:
+                    climbs = self._hubs_of_own_rail(group, [here, below], receives, unit)
+                else:
+                    climbs = self._without(Use(into, 1 / rate), group, [here, below], receives, unit)
                 hubs += [Use(np.where(above > 0, hub.of, NONE), hub.weight) for hub in climbs]
             spreads.append(Spread(peers, unit, uses, hubs))
         return spreads
+
+    def _out_of_leaves(self, group: Ints, here: Ints, below: Ints, receives: Flags, unit: int) -> Iterator[Use]:
+        """What each rank sends up from the leaf of every rail beside its node, to receivers on that rail."""
+        network, both = self._network, numbered(here, below)
+        for rail in range(network.fabric.rails):
+            on_rail = receives & (network.rail_of_rank == rail)
+            above = members(group, on_rail) - members(here, on_rail) - members(below, on_rail) + members(both, on_rail)
+            yield self._out_of_leaf(rail, above / unit)
+
+    def _hubs_of_own_rail(self, group: Ints, left_out: list[Ints], sends: Flags, unit: int) -> list[Use]:
+        """Hubs of the leaves of each rank's own rail that ranks send to it from."""
+        network, found = self._network, list[Use]()
+        for rail in range(network.fabric.rails):
+            hubs = self._without(self._out_of_leaf(rail, np.ones(network.world)), group, left_out, sends, unit)
+            found = found or hubs
+            is_own = network.rail_of_rank == rail
+            found = [Use(np.where(is_own, a.of, b.of), b.weight) for a, b in zip(hubs, found, strict=True)]
+        return found
+
+    def _out_of_leaf(self, rail: int, times: Floats) -> Use:
+        """Traffic up from the leaf of a rail beside each rank's node, so many `times` [W]."""
+        leaf = self._network.leaf_of_rank(rail)
+        rate = np.where(leaf == NONE, 1.0, self._network.fabric.switch_bytes_per_s[0][leaf])
+        return Use(self._network.number(Resource("uplink", OUT, 0), leaf), np.where(leaf == NONE, 0.0, times / rate))
 
     def _switches(self, level: int) -> tuple[Ints, Floats]:
         """([W] switch of each rank, [W] its bytes/s); NONE, and 1, for ranks without a card."""

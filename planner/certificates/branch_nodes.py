@@ -24,7 +24,7 @@ from planner.problem.placement import Placement
 from planner.problem.products import product
 from planner.problem.rounding import ROUNDING
 from planner.problem.sites import NOWHERE, Sites
-from planner.problem.symmetry import labels, rank_symmetry, site_labels
+from planner.problem.symmetry import RankSymmetry, labels, rank_symmetry, site_labels
 
 
 @dataclass(frozen=True)
@@ -121,9 +121,9 @@ class BranchingRules:
     # -- the places of a branch node ------------------------------------------------------------------------------
 
     @cached_property
-    def _colors(self) -> Ints:
-        """[W] equal where ranks are alike before anything is placed."""
-        return rank_symmetry(self.problem).color
+    def _symmetry(self) -> RankSymmetry:
+        """Which ranks are alike before anything is placed."""
+        return rank_symmetry(self.problem)
 
     def state(self, decisions: Decisions) -> NodeState:
         """Loads, free memory and equal ranks of a branch node."""
@@ -144,8 +144,7 @@ class BranchingRules:
             option = problem.block_option[placed[0].first] if placed else -1
             if placed and (problem.option_colocated[option] or problem.option_apart[option]):
                 marks.append(self._ranks_held(placed).astype(float))
-        color = self._colors
-        of_rank = labels(np.concatenate([[color.astype(float)], state.load, state.free, *[[mark] for mark in marks]]))
+        of_rank = self._symmetry.labels(np.concatenate([state.load, state.free, *[[mark] for mark in marks]]))
         of_node = site_labels(problem.nodes, of_rank)
         of_site = {group.extent: site_labels(group.sites, of_rank) for group in self.groups}
         both = labels(np.stack([of_node[problem.node_of_rank], of_rank]).astype(float))

@@ -23,6 +23,7 @@ class WeightRules:
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
+        self._first_rank = first_ranks(problem.resource_of_rank)
         self.first_of_instance = opens(problem.resource_of_rank)
 
     def evened(self, labels: Ints, multipliers: NodeMultipliers) -> NodeMultipliers:
@@ -35,9 +36,8 @@ class WeightRules:
 
     def excess_weight(self, multipliers: NodeMultipliers) -> float:
         """Return the excess over one of the weights of the worst stage; infinite for weights that are none."""
-        problem, weight = self.problem, multipliers.weight
-        first = np.maximum.accumulate(np.where(self.first_of_instance, np.arange(problem.world), 0), axis=1)
-        of_instance = np.take_along_axis(weight, first, axis=1)
+        weight = multipliers.weight
+        of_instance = np.take_along_axis(weight, self._first_rank, axis=1)
         if weight.min() < 0 or multipliers.byte.min() < 0 or np.abs(weight - of_instance).max() > ROUNDING:
             return np.inf
         return float(self._shares(multipliers).max() - 1.0)
@@ -54,7 +54,14 @@ class WeightRules:
 
 
 def opens(instances: Ints) -> Bools:
-    """[R, W] whether the rank is the first to use its instance; instances ascend along the ranks."""
-    first = np.ones(instances.shape, dtype=bool)
-    first[:, 1:] = instances[:, 1:] != instances[:, :-1]
+    """[R, W] whether the rank is the first to use its instance."""
+    return np.asarray(first_ranks(instances) == np.arange(instances.shape[1]))
+
+
+def first_ranks(instances: Ints) -> Ints:
+    """[R, W] the first rank that uses the instance of each rank."""
+    first = np.zeros(instances.shape, dtype=np.int64)
+    for own, row in zip(first, instances, strict=True):
+        _, opens, which = np.unique(row, return_index=True, return_inverse=True)
+        own[:] = opens[which]
     return first

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from planner.certificates.node_weights import opens
 from planner.problem.arrays import Problem
 from planner.problem.integrality import integrality_floors
 from planner.problem.load_state import LoadState
@@ -70,23 +71,22 @@ class PartialPlanBounds:
     def _functionals(self, problem: Problem, weight: Floats | None, byte: Floats | None) -> Floats:
         """[J, R, W] mean of each column's instances, total of each tier's pools, and the value at the multipliers."""
         world = problem.world
-        opens = np.ones((self.columns + self.pools, world), dtype=bool)
         instances = np.concatenate([problem.resource_of_rank, problem.pool_of_rank])
-        opens[:, 1:] = instances[:, 1:] != instances[:, :-1]
-        functional = np.zeros((len(opens) + 1, len(self.base), world))
-        for row, first in enumerate(opens):
+        is_first = opens(instances)
+        functional = np.zeros((len(instances) + 1, len(self.base), world))
+        for row, first in enumerate(is_first):
             functional[row, row, first] = 1.0 / first.sum() if row < self.columns else 1.0
         if weight is not None and byte is not None:
             kind = problem.kind_of_rank
             both = np.concatenate([weight[kind].T, byte[kind].T])
             for row, instance in enumerate(instances):
                 within = np.isin(instance, np.unique(instance[problem.reach]))
-                both[row] = np.where(opens[row] & within, np.maximum(both[row], 0.0), 0.0)
+                both[row] = np.where(is_first[row] & within, np.maximum(both[row], 0.0), 0.0)
             for stage in range(len(problem.stage_constants)):
                 own = np.flatnonzero(problem.stage_of_column == stage)
                 both[own] /= max(1.0, float(both[own].sum()))
                 self._idle_s += max(0.0, 1.0 - float(both[own].sum())) * float(self._least_s[stage])
-            functional[-1, : len(opens)] = both
+            functional[-1, : len(instances)] = both
         return functional
 
     def linear(self, rows: Floats) -> Floats:

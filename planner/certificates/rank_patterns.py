@@ -63,7 +63,7 @@ def has_rank_patterns(problem: Problem) -> bool:
     whether sites may hold few enough sets of blocks of one option."""
     instance = problem.resource_of_rank
     is_one_number = len(problem.stage_constants) == 1 == len(instance) and problem.kinds == 1
-    if not is_one_number or problem.everywhere.any() or (np.diff(instance[0]) == 0).any():
+    if not is_one_number or problem.everywhere.any() or len(np.unique(instance[0])) < problem.world:
         return False
     sites = [problem.sites[extent] for extent in np.unique(problem.block_extent[problem.is_on_group]).tolist()]
     if len(sites) > 1 or any(len(np.unique(each.sizes)) > 1 for each in sites):

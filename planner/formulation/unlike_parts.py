@@ -2,8 +2,9 @@
 
 What a rank receives is estimated as that of holders spread evenly over all ranks, and an oversubscribed switch, where a
 node group cannot be taken apart by what is under the switches above it, as what is narrowest of its level. Both hold
-where parts are alike (decision 82). Leaves of rails are estimated as one switch, which they are where messages can
-change rails inside a node (decision 99).
+where parts are alike (decision 82). What leaves the leaves of a plane of rails is estimated as if these were one
+switch, which holds where messages can change rails inside a node (decision 99); so is what comes in where nodes have
+unlike numbers of rails (decision 121).
 
 Where a software's kernels were measured on some of the devices alone, those of the others look better than they are
 (decision 106).
@@ -41,6 +42,12 @@ def unlike_parts(topology: Topology, *, in_groups: bool = False) -> Iterator[str
         yield (
             f"the nodes {lonely[0]} have no scale-up fabric over which messages could change rails, and those between"
             f" rails are estimated to stay below a leaf's uplinks; {SIMULATED}"
+        )
+    rails = sorted({_cards(group) for group in topology.nodes})
+    if topology.network.rails and len(rails) > 1 and 0 in oversubscribed_levels(topology):
+        yield (
+            f"nodes have {' and '.join(map(str, rails))} rails, and leaves of all rails are estimated as one switch;"
+            f" {SIMULATED}"
         )
 
 

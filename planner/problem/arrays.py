@@ -45,7 +45,7 @@ class Problem:
     stage_of_column: Ints
     """[C]"""
     resource_of_rank: Ints
-    """[C, W] instance of the column's resource that the rank uses; ascending along the ranks."""
+    """[C, W] instance of the column's resource that the rank uses, numbered from 0."""
     stage_constants: Floats
     """[S]"""
     base_loads: Floats

@@ -1,15 +1,20 @@
 """Instances of resources, or of memories, and the ranks that share each: what ranks ask for, every sharer meets.
 
-Instances are consecutive ranks. Sums run over an instance's ranks in their order, whatever is charged with it.
+Instances are mostly consecutive ranks; the leaf of a rail serves one rank of each node. Sums run over an instance's
+ranks in their order, whatever is charged with it.
 """
 
+import itertools
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from planner.problem.numbers import Floats, Ints
 
+Values = TypeVar("Values", np.int64, np.float64)
 MOST_KEPT = 1 << 21
 """Numbers that say which cells some ranks charge, kept at most: 16 MiB."""
 
@@ -18,6 +23,8 @@ MOST_KEPT = 1 << 21
 class _Cells:
     """Which sums ranks add to which cells [row, rank] of loads; n ranks, c cells."""
 
+    order: Ints | None
+    """[R, n] the ranks of each row, instance by instance; None where they are so already."""
     start: Ints
     """Where the sums begin in [R x n] values."""
     row: Ints
@@ -38,9 +45,20 @@ class SharedInstances:
         self._kept = 0
 
     @cached_property
+    def _order(self) -> Ints | None:
+        """[R, W] the ranks of each row, instance by instance; None where they are so already."""
+        return _order(self._instances)
+
+    @cached_property
+    def _sorted(self) -> Ints:
+        """[R, W] the instances in that order."""
+        return _in_order(self._instances, self._order)
+
+    @cached_property
     def _bounds(self) -> tuple[Ints, Ints]:
-        """First and last + 1 rank of the instance of each rank, in each row [R, W]."""
-        bounds = [[np.searchsorted(row, row, side=side) for row in self._instances] for side in ("left", "right")]
+        """First and last + 1 place in that order of the instance of each rank, in each row [R, W]."""
+        rows = list(zip(self._sorted, self._instances, strict=True))
+        bounds = [[np.searchsorted(ordered, row, side=side) for ordered, row in rows] for side in ("left", "right")]
         shape = self._instances.shape
         return np.reshape(bounds[0], shape).astype(np.int64), np.reshape(bounds[1], shape).astype(np.int64)
 
@@ -52,10 +70,15 @@ class SharedInstances:
 
     @cached_property
     def _all_ranks(self) -> tuple[Ints, Ints]:
-        """Where sums over instances begin in the values [r x W] of shared rows, and which of them each rank meets
-        [r, W]."""
-        opens = self._opens(self._instances[self._rows_shared])
-        return np.flatnonzero(opens.ravel()), np.reshape(np.cumsum(opens.ravel()) - 1, opens.shape)
+        """Where sums over instances begin in the values [r x W] of shared rows, in their order, and which of them each
+        rank meets [r, W]."""
+        rows = self._rows_shared
+        opens = self._opens(self._sorted[rows])
+        which = np.reshape(np.cumsum(opens.ravel()) - 1, opens.shape)
+        if self._order is not None:
+            of_place, which = which, np.empty_like(which)
+            np.put_along_axis(which, self._order[rows], of_place, axis=1)
+        return np.flatnonzero(opens.ravel()), which
 
     @cached_property
     def _alike(self) -> tuple[Ints, Ints, Ints, Ints]:
@@ -63,17 +86,19 @@ class SharedInstances:
         each begins, and which of them each rank meets [R, W]."""
         rows, kinds, starts, which = list[Ints](), list[Ints](), list[int](), np.zeros_like(self._instances)
         count = 0
-        for row, (first, last) in enumerate(zip(*self._bounds, strict=True)):
+        for row, ordered in enumerate(self._sorted):
+            order = np.arange(len(ordered)) if self._order is None else self._order[row]
             number_of: dict[bytes, int] = {}
-            for begin in np.flatnonzero(first == np.arange(len(first))).tolist():
-                kind = self._kind_of_rank[begin : last[begin]]
+            begins = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]])).tolist()
+            for begin, end in itertools.pairwise([*begins, len(ordered)]):
+                kind = self._kind_of_rank[order[begin:end]]
                 if kind.tobytes() not in number_of:
                     number_of[kind.tobytes()] = len(starts)
                     starts.append(count)
                     rows.append(np.full(len(kind), row))
                     kinds.append(kind)
                     count += len(kind)
-                which[row, begin : last[begin]] = number_of[kind.tobytes()]
+                which[row, order[begin:end]] = number_of[kind.tobytes()]
         none = np.zeros(0, dtype=np.int64)
         return np.concatenate([none, *rows]), np.concatenate([none, *kinds]), np.array(starts, dtype=np.int64), which
 
@@ -89,7 +114,8 @@ class SharedInstances:
             return values
         start, which = self._all_ranks
         met = values.copy()
-        met[rows] = np.add.reduceat(values[rows].ravel(), start)[which]
+        ordered = _in_order(values[rows], None if self._order is None else self._order[rows])
+        met[rows] = np.add.reduceat(ordered.ravel(), start)[which]
         return met
 
     def met_everywhere(self, per_kind: Floats) -> Floats:
@@ -100,7 +126,8 @@ class SharedInstances:
     def charge(self, target: Floats, values: Floats, ranks: slice) -> None:
         """Add what some consecutive ranks ask for [R, n] to what all meet [R, W]."""
         cells = self._cells(ranks.start, ranks.stop)
-        target[cells.row, cells.rank] += np.add.reduceat(values.ravel(), cells.start)[cells.which]
+        sums = np.add.reduceat(_in_order(values, cells.order).ravel(), cells.start)
+        target[cells.row, cells.rank] += sums[cells.which]
 
     def charge_rank(self, target: Floats, values: Floats, rank: int) -> None:
         """Add what one rank asks for [R] to what all meet [R, W]."""
@@ -112,15 +139,28 @@ class SharedInstances:
         known = self._known.get((begin, end))
         if known is not None:
             return known
-        first, last = (bounds[:, begin:end] for bounds in self._bounds)
-        opens = self._opens(self._instances[:, begin:end])
+        order = None if self._order is None else _order(self._instances[:, begin:end])
+        first, last = (_in_order(bounds[:, begin:end], order) for bounds in self._bounds)
+        opens = self._opens(_in_order(self._instances[:, begin:end], order))
         at, position = np.nonzero(opens)
         size = (last - first)[at, position]
         row, which = np.repeat(at, size), np.repeat(np.arange(len(at)), size)
         rank = np.arange(len(row)) + np.repeat(first[at, position] - (size.cumsum() - size), size)
-        made = _Cells(np.flatnonzero(opens.ravel()), row, rank, which)
+        rank = rank if self._order is None else self._order[row, rank]
+        made = _Cells(order, np.flatnonzero(opens.ravel()), row, rank, which)
         self._kept += 3 * len(row)
         if self._kept > MOST_KEPT:
             self._known, self._kept = {}, 3 * len(row)
         self._known[begin, end] = made
         return made
+
+
+def _order(instances: Ints) -> Ints | None:
+    """[R, n] the ranks of each row of `instances` [R, n], instance by instance, those of one in their order; None where
+    they are so already."""
+    return None if (np.diff(instances, axis=1) >= 0).all() else np.argsort(instances, axis=1, kind="stable")
+
+
+def _in_order(values: NDArray[Values], order: Ints | None) -> NDArray[Values]:
+    """[R, n] of `values` [R, n] of ranks, in this order of the ranks of each row."""
+    return values if order is None else np.take_along_axis(values, order, axis=1)

@@ -19,6 +19,12 @@ def site_bins(problem: Problem, blocks: Ints) -> Sites | None:
     sites = problem.sites[int(extents[0])]
     if sites.reach != "group" or sites.count < MANY or not sites.are_runs:
         return None
-    first = sites.first[1:]
     instances = (*problem.resource_of_rank, *problem.pool_of_rank)
-    return sites if all(bool((of[first] != of[first - 1]).all()) for of in instances) else None
+    return sites if all(_is_apart(of, sites) for of in instances) else None
+
+
+def _is_apart(instance: Ints, sites: Sites) -> bool:
+    """Whether no two sites use the same instance [W] of a resource or a memory."""
+    site_of = np.zeros(int(instance.max()) + 1, dtype=np.int64)
+    site_of[instance] = sites.of_rank
+    return bool((site_of[instance] == sites.of_rank).all())

@@ -19,8 +19,8 @@ def instances_of(problem: Problem) -> Floats:
 
 
 def _distinct(problem: Problem, ranks: Bools) -> Floats:
-    """[C] how many instances of each column's resource some ranks use: these ascend along the ranks."""
-    instance = problem.resource_of_rank[:, ranks]
+    """[C] how many instances of each column's resource some ranks use."""
+    instance = np.sort(problem.resource_of_rank[:, ranks], axis=1)
     return np.asarray((instance[:, 1:] != instance[:, :-1]).sum(axis=1) + float(ranks.any()))
 
 

@@ -124,13 +124,12 @@ def _slots(instances: Ints, labels: Ints, rows: Ints) -> tuple[Ints, list[tuple[
     members: list[tuple[int, list[int]]] = []
     for n, row in enumerate(rows.tolist()):
         instance = instances[row]
-        firsts = np.flatnonzero(np.concatenate([[True], instance[1:] != instance[:-1]]))
-        lasts = [*firsts[1:].tolist(), len(instance)]
-        for first, last in zip(firsts.tolist(), lasts, strict=True):
-            key = row, np.sort(labels[first:last]).tobytes()
+        order = np.argsort(instance, kind="stable")
+        for ranks in np.split(order, np.flatnonzero(np.diff(instance[order])) + 1):
+            key = row, np.sort(labels[ranks]).tobytes()
             number = known.setdefault(key, len(known))
             if number == len(members):
                 members.append((row, []))
-            members[number][1].append(first)
-            slot[n, first:last] = number
+            members[number][1].append(int(ranks[0]))
+            slot[n, ranks] = number
     return slot, [(row, np.array(firsts)) for row, firsts in members]

@@ -132,7 +132,7 @@ def stages_outlast_loads(rows: Rows) -> None:
         stage = variables.stage[problem.stage_of_column[c]]
         busy = _of_instances(instance, loads[c])
         shared = _loads_everywhere(rows, c)
-        for number in range(int(instance[-1]) + 1):
+        for number in range(int(instance.max()) + 1):
             ranks = instance == number
             load = float(base[c, ranks].sum()) / rows.unit_s
             members = np.bincount(problem.kind_of_rank[ranks], minlength=problem.kinds).tolist()

@@ -27,13 +27,19 @@ def _met(instances: Ints, asked: Floats) -> Floats:
     ])  # fmt: skip
 
 
+@pytest.mark.parametrize("on_rails", [False, True])
 @pytest.mark.parametrize("most_kept", [shared_instances.MOST_KEPT, 10])
-def test_every_sharer_meets_what_ranks_ask_for(monkeypatch: pytest.MonkeyPatch, most_kept: int) -> None:
-    """Of all ranks, of some that follow each other, of one; twice, and with little of it kept."""
+def test_every_sharer_meets_what_ranks_ask_for(
+    monkeypatch: pytest.MonkeyPatch, most_kept: int, *, on_rails: bool
+) -> None:
+    """Of all ranks, of some that follow each other, of one; twice, and with little of it kept. Some rows may be of
+    ranks that do not follow each other."""
     monkeypatch.setattr(shared_instances, "MOST_KEPT", most_kept)
     for seed in SEEDS:
         random = np.random.default_rng(seed)
         instances, kind = _instances(random), random.integers(0, KINDS, WORLD)
+        if on_rails:
+            instances[2], instances[3] = np.arange(WORLD) % 4, random.integers(0, 5, WORLD)
         shared = SharedInstances(instances, kind)
         asked = random.uniform(0.1, 1.0, (ROWS, WORLD))
         assert shared.met(asked) == pytest.approx(_met(instances, asked))
