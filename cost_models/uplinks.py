@@ -1,8 +1,8 @@
 """The ways up from switches of oversubscribed network levels, and what traffic on scale-out cards puts on them.
 
-Where each rail has a leaf of its own, what comes down to a plane of leaves is the rail's of the rank that it is for: a
-message changes to that rail before it leaves its node (decision 121). So each of these leaves counts by itself what
-comes in, and the plane as one what goes out. No leaf sends more than some other one of its rail receives.
+Where each rail has a leaf of its own, what comes in comes over that of the rank that it is for: a message changes to
+its rail before it leaves its node (decision 121). So each of these leaves counts by itself what comes in, and the plane
+as one what goes out: of planes with as many nodes each, no leaf sends more than the fullest of its rail receives.
 """
 
 from collections.abc import Callable, Mapping, Sequence
