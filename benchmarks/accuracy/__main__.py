@@ -134,7 +134,7 @@ def main() -> int:
                 nccl.transfer(wanted.folder),
                 [each.order for each in found if each.order],
                 new_systems.errors(wanted.folder),
-                torchrec_runs.errors().error,
+                torchrec_runs.errors(),
             )
         )
     return 0
