@@ -151,7 +151,7 @@ def main() -> int:
                 nccl.transfer(wanted.folder),
                 [each.order for each in found if each.order],
                 parts,
-                torchrec_runs.errors().error,
+                torchrec_runs.errors(),
             )
         )
     return 0

@@ -3,7 +3,9 @@
 import pandas as pd
 import pytest
 
-from benchmarks.torchrec_runs import CONFIGURATIONS, RUNS, left_out, step_seconds
+from benchmarks.accuracy.__main__ import PAGE
+from benchmarks.accuracy.report import ratio_section
+from benchmarks.torchrec_runs import CONFIGURATIONS, RUNS, at_the_nearest, errors, left_out, step_seconds
 from topologies.loading import load_topology
 
 
@@ -30,3 +32,17 @@ def test_configurations_are_placed_and_take_what_is_plausible() -> None:
     seconds = [step_seconds(CONFIGURATIONS[name], cluster) for name in names]
     assert seconds == sorted(seconds)
     assert seconds[2] == pytest.approx(5 * seconds[0], rel=0.2)
+
+
+def test_the_nearest_of_all_stands_in_for_every_unnamed_machine() -> None:
+    """It has the least median error; a machine that is named is predicted as itself."""
+    found = pd.DataFrame({"published": [1.0, 2.0, 4.0, 8.0], "a": [1.0, 2.0, 3.0, 8.0], "b": [1.5, 3.0, 4.0, 9.0]})
+    found["system"] = [None, None, None, "b"]
+    nearest, predicted = at_the_nearest(found, ("a", "b"))
+    assert nearest == "a"
+    assert predicted.tolist() == [1.0, 2.0, 3.0, 9.0]
+
+
+def test_the_page_says_what_the_command_prints() -> None:
+    """Whatever moves a predicted ratio moves the page with it, its verdict on the aim included."""
+    assert ratio_section(errors()) in PAGE.read_text()
