@@ -225,8 +225,9 @@ class _StageErrors:
         record = self._software if where == "software" else device
         evidence: Evidence = getattr(record, name)
         share, error = seconds / self._seconds, error_90(evidence, self._device, case)
+        is_known = device_coefficients(self._device).name != "default"
         if (elsewhere := self._elsewhere_90(device, name, case)) > error:
-            label = f"kernels of {self._software.name} on {self._device}"
+            label = f"kernels of {self._software.name} on {self._device}" if is_known else f"device {self._device}"
             return Cause(label, self._device, share, elsewhere, "spec", evidence)
         if where == "software":
             return Cause(f"{name} of {record.name}", record.name, share, error, evidence.kind, evidence)
@@ -235,10 +236,7 @@ class _StageErrors:
             is_own = evidence == getattr(device_coefficients(self._device), name)
             source = self._device if is_own else device.label
             return Cause(f"{name} of {source}", source, share, error, evidence.kind, evidence)
-        plain = device_coefficients(self._device)
-        if evidence != getattr(plain, name):
-            label = f"kernels of {device.kernels_of} on {self._device} (as on {', '.join(evidence.fitted_on)})"
-        elif plain.name == "default":
+        if not is_known:
             label = f"device {self._device}"
         return Cause(label, self._device, share, error, "spec", evidence)
 
@@ -249,7 +247,7 @@ class _StageErrors:
         if kernels_of(self._model.workload) is None or device.lookup_row_s is not None:
             return 0.0
         if forward is not None and name in ("lookup_efficiency", "forward_launch_s"):
-            return float(np.interp(log2(case.get("row_bytes", forward.points[-1][0])), *_curve(forward)))
+            return float(np.interp(log2(case.get("row_bytes") or forward.points[-1][0]), *_curve(forward)))
         if backward is not None and name in ("backward_passes", "backward_launch_s"):
             return backward.value
         return 0.0

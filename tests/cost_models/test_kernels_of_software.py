@@ -137,15 +137,21 @@ def test_a_device_of_the_same_chip_differs_in_its_memory_alone() -> None:
 
 def test_bands_of_lookups_are_wider_the_less_is_measured_of_their_kernels() -> None:
     """On the device itself, on one of its chip, on another; of a software without such data they are as they were."""
+    unknown = {
+        "dgx-h100": [],
+        "dgx-h200": ["device H200-SXM-141GB"],
+        "h20-8": ["device H20-SXM-96GB"],
+        "dgx-a100-80": ["kernels of torchrec on A100-SXM4-80GB"],
+    }
     found: dict[str, list[float]] = {}
-    for cluster in ("dgx-h100", "dgx-h200", "h20-8", "dgx-a100-80"):
+    for cluster in unknown:
         for software in ("torchrec", "hugectr"):
             model = model_of(software, cluster=cluster)
             placed = PlacedShards(whole(2), np.arange(2), np.full(2, ROWS), np.ones(2, dtype=bool))
             bars = error_bars(model, placed, model.evaluate(placed))
             found.setdefault(software, []).append(bars.stages[model.stages.index("lookup_forward")].width)
-            if software == "torchrec" and cluster == "h20-8":
-                assert "kernels of torchrec on H20-SXM-96GB" in bars.step.spec_only
+            if software == "torchrec":
+                assert set(bars.step.spec_only) >= set(unknown[cluster])
     measured, sibling, other, ampere = found["torchrec"]
     assert measured < sibling < 0.7 < 1.5 < min(other, ampere)
     assert max(found["hugectr"]) < 0.3
