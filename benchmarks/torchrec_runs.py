@@ -8,7 +8,7 @@ fp32. A run is one of ten or twenty batches without any before it.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -56,22 +56,23 @@ class Run:
     commit, which compares it with runs of 20."""
 
 
-_LIGHT = {"unweighted": 20, "weighted": 20, "pooling": 10, "dense": PLAIN, "large": (1_000_000, 2048, COLUMN_WISE)}
-_EMO = {"unweighted": 30, "weighted": 40, "pooling": 30, "dense": WIDE, "large": (10_000_000, 512, ROW_WISE)}
-_EMO |= {"batches": 10}
-_EVAL = {"unweighted": 50, "weighted": 50, "pooling": 30, "dense": DEEP, "mode": "inference", "half": (256, ROW_WISE)}
+_LIGHT = Run(20, 20, 10, PLAIN, large=(1_000_000, 2048, COLUMN_WISE))
+_BASE = Run(90, 80, 30, PLAIN, large=(1_000_000, 2048, COLUMN_WISE))
+_EMO = Run(30, 40, 30, WIDE, large=(10_000_000, 512, ROW_WISE), batches=10)
+_CACHED = replace(_EMO, pipeline="prefetch", tier=DDR_CACHED)
+_EVAL = Run(50, 50, 30, DEEP, mode="inference", half=(256, ROW_WISE))
 CONFIGURATIONS: dict[str, Run] = {
-    "base_pipeline_light": Run(**_LIGHT, pipeline="none"),  # type: ignore[arg-type]
-    "sparse_data_dist_light": Run(**_LIGHT),  # type: ignore[arg-type]
-    "sparse_data_dist_base": Run(90, 80, 30, PLAIN, large=(1_000_000, 2048, COLUMN_WISE)),
-    "sparse_data_dist_base_wide": Run(90, 80, 30, WIDE, large=(1_000_000, 2048, COLUMN_WISE)),
+    "base_pipeline_light": replace(_LIGHT, pipeline="none"),
+    "sparse_data_dist_light": _LIGHT,
+    "sparse_data_dist_base": _BASE,
+    "sparse_data_dist_base_wide": replace(_BASE, dense=WIDE),
     "sparse_data_dist_seq": Run(70, 0, 30, FLAT, sequences=(1_000_000, 2_000_000), half=(0, TABLE_WISE)),
-    "eval_fused": Run(**_EVAL),  # type: ignore[arg-type]
-    "eval_fused_uvm": Run(**_EVAL, tier=DDR, all_below=True),  # type: ignore[arg-type]
-    "emo_fused": Run(**_EMO),  # type: ignore[arg-type]
-    "emo_fused_uvm": Run(**_EMO, tier=DDR),  # type: ignore[arg-type]
-    "emo_cached_0.4": Run(**_EMO, pipeline="prefetch", tier=DDR_CACHED, cached=0.4),  # type: ignore[arg-type]
-    "emo_cached_0.2": Run(**_EMO, pipeline="prefetch", tier=DDR_CACHED, cached=0.2),  # type: ignore[arg-type]
+    "eval_fused": _EVAL,
+    "eval_fused_uvm": replace(_EVAL, tier=DDR, all_below=True),
+    "emo_fused": _EMO,
+    "emo_fused_uvm": replace(_EMO, tier=DDR),
+    "emo_cached_0.4": replace(_CACHED, cached=0.4),
+    "emo_cached_0.2": replace(_CACHED, cached=0.2),
 }
 
 

@@ -1,4 +1,5 @@
-"""`python -m benchmarks.accuracy [DIR] [--refit] [--json] [--docs]`, from the root of a checkout.
+"""`python -m benchmarks.accuracy [DIR] [--refit] [--json] [--docs]`, from the root of a checkout, with the
+extra `test`.
 
 Without --refit nothing is fitted but what is held out: every row's measured and predicted value with its 90 % band,
 a summary by data set, how often the faster of two plans or systems is picked, and MLPerf's steps with each device,

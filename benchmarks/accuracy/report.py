@@ -61,11 +61,12 @@ A link without measurements of its device takes another device's laws, scaled by
 """
 INTRODUCTION = """# Accuracy
 
-Written by `python -m benchmarks.accuracy --docs`. Errors are absolute relative errors of predicted seconds against
-published measurements. The first four figures are of the shipped coefficients; the next four leave a group of rows
-out, fit the rest, and predict the group. *Line rate* is the mean error of bytes over the data sheet's bandwidth (and
-10 us for a collective); *TorchRec* that of the constants of TorchRec 1.8.0's planner. The 90 % band is the error bar
-that each prediction carries: of new measurements, nine in ten should fall inside.
+Written by `python -m benchmarks.accuracy --docs`, in a checkout with the extra `test` (SciPy). Errors are absolute
+relative errors of predicted seconds against published measurements. The first four figures are of the shipped
+coefficients; the next four leave a group of rows out, fit the rest, and predict the group. *Line rate* is the mean
+error of bytes over the data sheet's bandwidth (and 10 us for a collective); *TorchRec* that of the constants of
+TorchRec 1.8.0's planner. The 90 % band is the error bar that each prediction carries: of new measurements, nine in ten
+should fall inside.
 """
 
 

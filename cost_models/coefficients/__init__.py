@@ -128,20 +128,18 @@ def _validate_anew() -> None:
 def _read(
     path: Path,
     model: type[CoefficientSet],
-    base: Path | None = None,
-    between: Path | None = None,
+    under: tuple[Path, ...] = (),
     over: Path | None = None,
     name: str | None = None,
 ) -> CoefficientSet:
-    """What a file says, over `base` and what is `between`, and `over` it what replaces parts of it; under a `name` of
-    its own."""
+    """What a file says, over those `under` it in their order, and `over` it what replaces parts of it. A `name` that is
+    given is the record's own."""
     data: dict[str, Any] = {}
-    for each in (base, between, path, over):
-        if each is not None:
-            own = _values(each)
-            if _OF_STEPS & own.keys():  # no older figures of products by themselves stand before those
-                data = {name: value for name, value in data.items() if name not in _OF_KERNELS}
-            data |= own
+    for each in (*under, path, *((over,) if over else ())):
+        own = _values(each)
+        if _OF_STEPS & own.keys():  # no older figures of products by themselves stand before those
+            data = {name: value for name, value in data.items() if name not in _OF_KERNELS}
+        data |= own
     data |= {} if name is None else {"name": name}
     return validate(replace(_document(path), data=data), model)
 
@@ -186,31 +184,40 @@ def device_coefficients(device: str, software: str | None = None) -> DeviceCoeff
     """Those of a device; the default's, under the name `default`, where the device has no file.
 
     A file of the directory that USER_DIRECTORY names goes first; what it leaves out is the shipped file's of the
-    device, or the default's. `software` is the one whose kernels look tables up that are pooled: where these were
-    measured on the device, they are as measured, unless a file of that directory says otherwise of lookups.
+    device, that of a device with the same chip, or the default's. `software` is the one whose kernels look tables up
+    that are pooled: where these were measured on the device, or on another one of its chip, they are as measured,
+    unless a file of that directory says otherwise of lookups. Raises InputError for a file that is not valid.
     """
-    directory = _DIRECTORY / "devices"
-    default = directory / "default.yaml"
-    own = _shipped("devices", device)
-    kernels = _kernels(software, device)
-    for path in _own_files():
-        if not _is_of_collectives(path) and _document(path).data.get("name") == device:
-            kernels = None if _differs_in_lookups(path, own) else kernels
-            return _read(path, DeviceCoefficients, base=default, between=own, over=kernels, name=device)
-    if own is None:
-        return _read(default, DeviceCoefficients, over=kernels, name=device if kernels else None)
-    same = _document(own).data.get("same_chip_as")
-    between = directory / f"{same}.yaml" if same else None
-    return _read(own, DeviceCoefficients, base=default, between=between, over=kernels, name=device)
+    default, shipped, kernels = _DIRECTORY / "devices" / "default.yaml", _shipped("devices", device), None
+    own = next((each for each in _own_files() if _is_of_device(each, device)), None)
+    if own is None or not _differs_in_lookups(own, shipped):
+        kernels = _kernel_paths().get((device, software or ""))
+    files = [path for path in (shipped, own) if path is not None]
+    chip = next((_same_chip(path) for path in reversed(files) if "same_chip_as" in _document(path).data), None)
+    layers = [path for path in (default, chip, *files) if path is not None]
+    return _read(layers.pop(), DeviceCoefficients, tuple(layers), kernels, device if files or kernels else None)
 
 
-def _kernels(software: str | None, device: str) -> Path | None:
-    """The file of a software's kernels on a device, or on another one of its chip."""
+def _is_of_device(path: Path, device: str) -> bool:
+    return not _is_of_collectives(path) and _document(path).data.get("name") == device
+
+
+def _same_chip(path: Path) -> Path:
+    """The shipped file of the device that a file says is of the same chip. Raises InputError where there is none."""
+    document = _document(path)
+    name = document.data["same_chip_as"]
+    if (found := _shipped("devices", str(name))) is None:
+        raise InputError.at(document.source, f"{name!r} is no device with a shipped file", path="same_chip_as")
+    return found
+
+
+def _kernel_paths() -> dict[tuple[str, str], Path]:
+    """The files of kernels by (device, software), each for its own device and the others of the chip."""
+    found: dict[tuple[str, str], Path] = {}
     for path in sorted((_DIRECTORY / "kernels").glob("*.yaml")):
         data = _document(path).data
-        if data["kernels_of"] == software and device in (data["name"], *data.get("same_chip", ())):
-            return path
-    return None
+        found |= {(device, data["kernels_of"]): path for device in (data["name"], *data.get("same_chip", ()))}
+    return found
 
 
 def _differs_in_lookups(path: Path, shipped: Path | None) -> bool:
@@ -223,8 +230,7 @@ def _differs_in_lookups(path: Path, shipped: Path | None) -> bool:
 
 def kernel_files() -> list[tuple[str, str]]:
     """(device, software) of the files of kernels, in their order, each followed by the other devices of its chip."""
-    data = [_document(path).data for path in sorted((_DIRECTORY / "kernels").glob("*.yaml"))]
-    return [(device, of["kernels_of"]) for of in data for device in (of["name"], *of.get("same_chip", ()))]
+    return list(_kernel_paths())
 
 
 @cache

@@ -57,8 +57,9 @@ class DeviceCoefficients(NamedCoefficients):
     same_chip_as: str | None = None
     """Another device whose file gives what this one leaves out."""
     kernels_of: Annotated[str | None, NEWER] = None
-    """The software whose kernels of pooled tables were measured on the device, and replace what its own file and the
-    software's say of lookups and updates. Unset: none, or what holds of every other software and of unpooled tables."""
+    """The software whose kernels of pooled tables were measured on the device, or on another one of its chip, and
+    replace what its own file and the software's say of lookups and updates. Unset: none, or what holds of every other
+    software and of unpooled tables."""
     same_chip: Annotated[tuple[str, ...], NEWER] = ()
     """With it: other devices of this chip, with other memory or links, whose kernels are taken to be these."""
     lookup_efficiency: Coefficient
@@ -154,6 +155,13 @@ class DeviceCoefficients(NamedCoefficients):
     def label(self) -> str:
         """The device, and the software whose kernels are meant."""
         return self.name if self.kernels_of is None else f"{self.name} (kernels of {self.kernels_of})"
+
+    @model_validator(mode="after")
+    def _chips_are_of_kernels(self) -> Self:
+        """Other devices of the chip are named where kernels are."""
+        if self.same_chip and self.kernels_of is None:
+            raise ConflictError("same_chip is of shipped kernels; a device's own file has same_chip_as", "same_chip")
+        return self
 
     @model_validator(mode="after")
     def _bags_are_whole(self) -> Self:

@@ -30,6 +30,7 @@ from cost_models.step_error_bars import error_bars
 from cost_models.workload.models import Workload
 from planner.document.provenance import coefficient_sources
 from planner.reports.coefficients import records
+from topologies.errors import InputError
 from topologies.loading import load_topology
 
 H100 = "H100-SXM5-80GB"
@@ -245,6 +246,18 @@ def test_lookups_that_a_user_states_stand_before_shipped_kernels(
     assert getattr(mine, name).source == "mine"
     for each in ("lookup_row_s", "update_passes_per_lookup"):
         assert getattr(mine, each) == (getattr(shipped, each) if has_shipped_kernels else None)
+
+
+def test_a_file_of_a_user_may_name_the_chip_of_a_shipped_device(own_files: Path) -> None:
+    """It gives what the file leaves out; a device that has no file is refused by name, as is a list of devices."""
+    (own_files / "own.yaml").write_text("name: MINE\nsame_chip_as: A100-SXM4-80GB\n")
+    forget()
+    assert device_coefficients("MINE").lookup_efficiency == device_coefficients("A100-SXM4-80GB").lookup_efficiency
+    for key, words in (("same_chip_as: NEW-1", "'NEW-1' is no device"), ("same_chip: [NEW-1]", "same_chip_as")):
+        (own_files / "own.yaml").write_text(f"name: MINE\n{key}\n")
+        forget()
+        with pytest.raises(InputError, match=words):
+            device_coefficients("MINE")
 
 
 def test_plans_and_pages_name_the_kernels() -> None:
