@@ -14,7 +14,8 @@ from cost_models.dense_size import macs_per_sample
 from cost_models.error_bars import outside, width
 from cost_models.shards import HBM, MEMORY_HBM, PlacedShards, state_memory
 from cost_models.step_costs import StepCosts
-from topologies.cluster import NodeGroup
+from cost_models.uplinks import oversubscribed_levels
+from topologies.cluster import NodeGroup, Topology
 
 GUARANTEED_BY = 9
 """Groups of which the worst bounds the next one with a chance of nine in ten (split conformal prediction)."""
@@ -46,7 +47,7 @@ def told_by_steps(model: StepCosts, placed: PlacedShards, evidence: StepEvidence
     )
     unlike = unseen - _SEEN_APART
     steps = f"whole steps of {name}"
-    range_words += ", none with sums in switches (SHARP)" if sums_in_switches(model.cluster) else ""
+    range_words += f", none with {unstated}" if (unstated := _unstated(model.cluster)) else ""
     if model.coefficients.optimizers:
         return Told(float(width(error, beyond)), f"{steps} with other optimizers only{few}", is_enough=False)
     if not _is_in_hbm(model, placed) or unlike:
@@ -73,15 +74,24 @@ def _is_in_hbm(model: StepCosts, placed: PlacedShards) -> bool:
     return model.tables.training and bool(in_hbm)
 
 
+def _unstated(cluster: Topology) -> str:
+    """What a network has that no measured row states, in words; empty where nothing."""
+    found = {
+        "sums in switches (SHARP)": sums_in_switches(cluster),
+        "oversubscribed switches": bool(oversubscribed_levels(cluster)),
+    }
+    return " or ".join(words for words, is_there in found.items() if is_there)
+
+
 def _unseen(model: StepCosts, evidence: StepEvidence) -> set[str]:
     """The parts of the system on which no step was measured, or else `combination` where each was, but not together,
     and `ranks` where not as many were."""
     groups = model.topology.nodes
     crosses = any(kind.domain_ranks < kind.world_size for kind in model.kinds)
     networks = {group.links.scale_out.kind for group in groups if group.links.scale_out} if crosses else set()
-    if sums_in_switches(model.cluster):  # which no measured row states
+    if unstated := _unstated(model.cluster):
         cards = [group.links.scale_out for group in model.cluster.nodes]
-        networks = {f"{each.kind} with SHARP" for each in cards if each}
+        networks = {f"{each.kind} with {unstated}" for each in cards if each}
     devices, links = {group.accelerators.device for group in groups}, {link_inside(group)[0] for group in groups}
     seen = {"device": evidence.devices, "link": evidence.links, "network": evidence.networks}
     here = {"device": devices, "link": links, "network": networks}

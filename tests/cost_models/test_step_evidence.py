@@ -103,6 +103,19 @@ def test_sums_in_switches_were_not_measured(nodes: int) -> None:
     assert "SHARP" not in plain.words
 
 
+def test_oversubscribed_switches_were_not_measured() -> None:
+    """Nor does any row state them; a switch that holds the whole cluster is none between its nodes."""
+    levels = "network={{levels: [{{name: leaf, nodes: {}, oversubscription: {}}}]}}"
+    plain, narrow, whole, wide = (
+        told("dgx-h100", 4096, "nodes.0.count=8", *more)
+        for more in ([], [levels.format(2, 8)], [levels.format(8, 8)], [levels.format(2, 1)])
+    )
+    assert narrow.error_90 == pytest.approx(ERRORS["network"])
+    assert not narrow.is_enough
+    assert "none with oversubscribed switches" in narrow.words
+    assert plain == whole == wide
+
+
 def test_switches_that_sum_nothing_change_no_band() -> None:
     """One node, and a rack that is one domain, have no sums between domains."""
     for name, nodes in (("dgx-h100", 1), ("gb200-nvl72", 2)):
