@@ -1,9 +1,10 @@
 """What runs beside the dense part of a step, and for how long others hide it: ids of the next batch, sums of gradients.
 
-What shows of ids under the sparse-dist pipeline, and of sums of a replicated dense part without prefetching, is beside
-the update of the placement itself (`StepSetting.update_hides_ids`, `update_hides_sums`). Other windows depend on loads
-of tables that are not placed yet: they are those of tables that are spread evenly, in HBM, so that what a placement
-takes stays a sum over its tables. Seconds of tables may be those of many models, [n] each.
+What shows of ids under the sparse-dist pipeline, and of sums of gradients, is beside the update of the placement itself
+(`StepSetting.update_hides_ids`, `update_hides_sums`). Other windows, as of sums where copies of tables are cut over
+their replicas, depend on loads of tables that are not placed yet: they are those of tables that are spread evenly, in
+HBM, so that what a placement takes stays a sum over its tables. Seconds of tables may be those of many models, [n]
+each.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -198,7 +199,7 @@ class BesideDense:
         keeping links busy, is not hidden by that: a placement may exchange less."""
         wait_s = self.parts[0].latency_s("gradient_dist")
         return [
-            self._sums_of_buckets(dense, taken_s).end_s - dense_s - wait_s - module_s
+            (dense.sums or self._sums_of_buckets(dense, taken_s)).end_s - dense_s - wait_s - module_s
             for dense, taken_s, module_s in zip(self.dense, sums_s, self.modules_s, strict=True)
         ]
 

@@ -62,7 +62,7 @@ class StepSetting:
     def update_hides_sums(self) -> bool:
         """Whether sums of gradients that outlast the dense part show in that stage."""
         overlap = self.is_training and self.all_reduce_overlaps
-        return overlap and not self.shards_dense and not self.shards_replicas
+        return overlap and not self.shards_replicas
 
 
 Condition = Callable[[StepSetting], bool]

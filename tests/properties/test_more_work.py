@@ -5,7 +5,8 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, note, settings
+from hypothesis import assume, given, note, settings
+from hypothesis import strategies as st
 
 from benchmarks.validation.ranking import random_shards
 from cost_models.registry import cost_model
@@ -14,7 +15,6 @@ from cost_models.workload.formats import FORMATS, wire_bytes
 from cost_models.workload.words import Dtype
 from tests.oracles.instances import node_group, topology, workload
 from tests.properties.placed_cases import (
-    LAST_PLACES,
     Case,
     cases,
     expect_no_shorter,
@@ -98,13 +98,7 @@ def test_every_wider_format_on_the_wire_of_tables_anywhere(case: Case) -> None:
 def test_more_tables(case: Case) -> None:
     """With any of its tables as well it is not shorter."""
     for table in range(len(case.tables)) if len(case.tables) > 1 else ():
-        placed = case.placed
-        kept = np.flatnonzero(placed.blocks.table != table)
-        blocks = placed.blocks.take(kept)
-        blocks = replace(blocks, table=np.where(blocks.table > table, blocks.table - 1, blocks.table))
-        fewer = PlacedShards(blocks, placed.rank[kept], placed.rows[kept], placed.opens_block[kept])
-        tables = case.tables[:table] + case.tables[table + 1 :]
-        assert case.estimated_s >= replace(case, tables=tables, placed=fewer).estimated_s * (1 - LAST_PLACES)
+        expect_no_shorter_estimate(case, without_table(case, table))
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
@@ -125,6 +119,37 @@ def test_wider_formats_and_more_products_of_tables_anywhere(case: Case) -> None:
     for what, wider in WIDER.items():
         note(what)
         expect_no_shorter_estimate(case.with_more(wider), case)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(case=wide_cases(), strategy=st.sampled_from(["zero1", "zero2", "fsdp"]), millions=st.integers(1, 300))
+def test_more_work_beside_a_sharded_dense_part(case: Case, strategy: str, millions: int) -> None:
+    """With more ids in all bags, wider rows, vectors, gradients or products it is not estimated shorter, without any
+    of its tables not longer. While sums that outlast the dense part were hidden by evenly spread tables, 2 % of such
+    questions were answered the other way round, by 0.3 % at most."""
+    assume(case.replicas is None and case.exchange == "flat" and case.cluster.world_size > 1)
+    dense = {"sharding": {"strategy": strategy}, "parameters": millions * 1_000_000}
+    fields = case.fields | {"software": "torchrec", "mode": "training", "overhead": "0us"}
+    case = replace(case, fields=fields).with_more({"dense": dense})
+    for what, wider in WIDER.items():
+        note(what)
+        if what != "parameters":
+            expect_no_shorter_estimate(case.with_more(wider), case)
+    tables = tuple({**table, "pooling_factor": 3 * table["pooling_factor"]} for table in case.tables)
+    expect_no_shorter_estimate(replace(case, tables=tables), case)
+    for table in range(len(case.tables)) if len(case.tables) > 1 else ():
+        note(f"without table {table}")
+        expect_no_shorter_estimate(case, without_table(case, table))
+
+
+def without_table(case: Case, table: int) -> Case:
+    """The same placement of all other tables."""
+    placed = case.placed
+    kept = np.flatnonzero(placed.blocks.table != table)
+    blocks = placed.blocks.take(kept)
+    blocks = replace(blocks, table=np.where(blocks.table > table, blocks.table - 1, blocks.table))
+    fewer = PlacedShards(blocks, placed.rank[kept], placed.rows[kept], placed.opens_block[kept])
+    return replace(case, tables=case.tables[:table] + case.tables[table + 1 :], placed=fewer)
 
 
 @pytest.mark.parametrize("software", ["torchrec", "hugectr"])
