@@ -14,6 +14,7 @@ import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from benchmarks import torchrec_runs
@@ -86,6 +87,10 @@ def results(folder: Path, *, hold_out: bool = True) -> list[Result]:
                 raise
             print(f"{dataset.name}: no column {missing.name!r}; left out", file=sys.stderr)
             continue
+        if (lost := ~(np.isfinite(rows.predicted_s.astype(float)) & (rows.measured_s.astype(float) > 0))).any():
+            for label in rows.label[lost]:
+                print(f"{dataset.name}: {label} left out: its figures give no time", file=sys.stderr)
+            rows = rows[~lost]
         if rows.empty:
             print(f"{dataset.name}: no rows; left out", file=sys.stderr)
             continue

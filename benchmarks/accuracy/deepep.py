@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from benchmarks.accuracy.readable import measured, readable
 from benchmarks.accuracy.rows import DataSet, frame, leave_one_group_out, refitted
 from cost_models.between_domains import all_to_all_rate
 from cost_models.calibration.robust import Fit, fit
@@ -31,8 +32,17 @@ nothing in the data explains."""
 
 def cases(folder: Path) -> pd.DataFrame:
     """One row per kernel, number of nodes and tokens."""
-    rows = pd.read_csv(folder / "measured" / "deepep_alltoall_internode.csv")
-    rows = rows[(rows.node_num > 1) & rows.kind.str.contains("normal") & (rows.dispatch_sms == SMS)]
+    rows = measured(folder, "deepep_alltoall_internode.csv")
+    counts = rows[["node_num", "dispatch_sms"]].apply(pd.to_numeric, errors="coerce")
+    rows = rows[(counts.node_num > 1) & rows.kind.astype(str).str.contains("normal") & (counts.dispatch_sms == SMS)]
+    numbers = (
+        "node_num",
+        "num_token",
+        "hidden_size",
+        "num_topk",
+        *(f"{kernel}_transmit_us" for kernel in ELEMENT_BYTES),
+    )
+    rows = readable(rows, "deepep", numbers, device=("device", "H100"))
     parts = [
         rows.assign(kernel=kernel, element_bytes=size, seconds=rows[f"{kernel}_transmit_us"] * 1e-6)
         for kernel, size in ELEMENT_BYTES.items()

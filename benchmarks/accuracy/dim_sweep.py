@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from benchmarks.accuracy.readable import measured, readable
 from benchmarks.accuracy.rows import DataSet, frame, leave_one_group_out
 from cost_models import lookup_terms as terms
 from cost_models.calibration.robust import Fit, fit
@@ -24,9 +25,10 @@ TORCHREC_BYTES_PER_S = 897 * 2**30
 
 def cases(folder: Path) -> pd.DataFrame:
     """The rows of the sweep."""
-    rows = pd.read_csv(folder / "measured" / "embedding_kernels.csv")
-    rows = rows[rows.source.str.contains("PR#2365")].copy()
-    rows["gated"] = rows.note.str.contains("kernel-bound")
+    rows = measured(folder, "embedding_kernels.csv")
+    rows = rows[rows.source.astype(str).str.contains("PR#2365")]
+    rows = readable(rows, "dim_sweep", ("batch", "num_tables", "rows_per_table", "dim", "pooling", "time_ms"))
+    rows["gated"] = rows.note.astype(str).str.contains("kernel-bound")
     return rows
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.accuracy.judges import Judge, estimated
+from benchmarks.accuracy.readable import measured, readable
 from benchmarks.accuracy.rows import DataSet, frame
 from benchmarks.accuracy.systems import UnknownSystemError, topology_of
 from cost_models.calibration.robust import Fit, fit
@@ -33,7 +34,8 @@ FITTED = ("step_overhead_s", "vector_s", "backward_passes")
 
 def cases(folder: Path) -> pd.DataFrame:
     """The rows whose model and cluster are known; the others are listed on standard error."""
-    rows = pd.read_csv(folder / "measured" / "e2e_steps_distributed_embeddings.csv")
+    rows = measured(folder, "e2e_steps_distributed_embeddings.csv").fillna({"system": "", "model": ""})
+    rows = readable(rows, "distributed_embeddings", ("gpus", "global_batch", "step_ms"))
     reasons = [_reason(row) for row in rows.itertuples()]
     for row, reason in zip(rows.itertuples(), reasons, strict=True):
         if reason:

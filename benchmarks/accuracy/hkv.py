@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from benchmarks.accuracy.readable import measured, readable
 from benchmarks.accuracy.rows import DataSet, frame, leave_one_group_out, refitted
 from cost_models import lookup_terms as terms
 from cost_models.calibration.robust import Fit, fit
@@ -24,8 +25,9 @@ TORCHREC_BYTES_PER_S = (897 * 2**30, 32 * 2**30 / 10)
 
 def cases(folder: Path) -> pd.DataFrame:
     """The rows of `find`, which copies values out."""
-    rows = pd.read_csv(folder / "measured" / "hkv_a100_ops.csv")
-    rows = rows[rows.op == "find"].copy()
+    rows = measured(folder, "hkv_a100_ops.csv")
+    rows = readable(rows[rows.op == "find"], "hkv", ("dim", "hbm_gb", "billion_kv_per_s"), device=("gpu", "A100"))
+    rows["hmem_gb"] = pd.to_numeric(rows.hmem_gb, errors="coerce")
     rows["host_share"] = rows.hmem_gb / (rows.hbm_gb + rows.hmem_gb)
     rows["seconds"] = 1e-9 / rows.billion_kv_per_s
     return rows

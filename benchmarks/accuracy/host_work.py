@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from benchmarks.accuracy.readable import measured, readable
 from benchmarks.accuracy.rows import DataSet, frame, leave_one_group_out, refitted
 from cost_models.calibration.robust import Fit, fit
 from cost_models.coefficients import host_coefficients
@@ -21,7 +22,8 @@ FITTED = ("step_s", "module_s", "replicas_s", "table_s", "layer_s", "state_s")
 
 def cases(folder: Path) -> pd.DataFrame:
     """The measured steps, one for each run of a model."""
-    return pd.read_csv(folder / "measured" / "torchrec_host_steps.csv")
+    rows = measured(folder, "torchrec_host_steps.csv").fillna({"shardings": ""})
+    return readable(rows, "torchrec_host", ("modules", "tables", "layers", "step_ms"))
 
 
 def shipped() -> dict[str, float]:

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from benchmarks.accuracy.readable import measured, readable
 from benchmarks.accuracy.rows import DataSet, frame
 from benchmarks.accuracy.systems import UnknownSystemError, topology_of
 from cost_models.calibration.collectives import CollectiveTimes, as_law, collective_times, fit_protocols, scaled
@@ -32,7 +33,8 @@ FOLDS = 7
 
 def times(folder: Path) -> pd.DataFrame:
     """The rows, in bytes and seconds."""
-    rows = pd.read_csv(folder / "measured" / "nccl_collectives.csv")
+    rows = measured(folder, "nccl_collectives.csv")
+    rows = readable(rows.fillna({"op_name": "", "system": ""}), "nccl", ("num_gpus", "bytes", "t_us"))
     return pd.DataFrame(
         {
             "system": rows.system,

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from benchmarks.accuracy.readable import measured, readable
 from benchmarks.accuracy.rows import DataSet, device_values, frame, leave_one_group_out, refitted
 from cost_models import lookup_terms as terms
 from cost_models.calibration.robust import Fit, fit
@@ -31,7 +32,8 @@ TORCHREC_BYTES_PER_S = 897 * 2**30
 
 def cases(folder: Path) -> pd.DataFrame:
     """The rows, one for each command and pass."""
-    return pd.read_csv(folder / "measured" / "fbgemm_b200_tbe.csv")
+    rows = measured(folder, "fbgemm_b200_tbe.csv")
+    return readable(rows, "tbe_b200", ("time_us",), device=("gpu", "B200"), known={"command": TABLES})
 
 
 def shipped() -> dict[str, float]:

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from benchmarks.accuracy.readable import measured, readable
 from benchmarks.accuracy.rows import DataSet, frame, leave_one_group_out
 from cost_models import lookup_terms as terms
 from cost_models.calibration.robust import Fit, fit
@@ -106,9 +107,10 @@ def _poisson_tail(mean: float) -> float:
 
 def cases(folder: Path) -> pd.DataFrame:
     """The TBE rows with their counts."""
-    rows = pd.read_csv(folder / "measured" / "embedding_kernels.csv")
-    wanted = (rows.impl == "torchrec_tbe") & rows.source.str.contains("recsys") & rows["pass"].isin(_PASSES)
-    rows = rows[wanted].copy()
+    rows = measured(folder, "embedding_kernels.csv")
+    wanted = (rows.impl == "torchrec_tbe") & rows.source.astype(str).str.contains("recsys") & rows["pass"].isin(_PASSES)
+    numbers = ("batch", "num_tables", "rows_per_table", "dim", "time_ms")
+    rows = readable(rows[wanted], "tbe_h100", numbers, device=("gpu", "H100"), known={"optimizer": _OPTIMIZERS})
     rows["tier"] = np.where(rows.placement.isin(["hbm", "uvm_caching"]), rows.placement, "uvm")
     per_table = [(int(n), int(batch)) for n, batch in zip(rows.rows_per_table, rows.batch, strict=True)]
     rows["lookups"] = rows.batch * rows.num_tables.astype(float)
@@ -121,6 +123,8 @@ def cases(folder: Path) -> pd.DataFrame:
 
 
 _PASSES = ("forward", "backward", "train")
+_OPTIMIZERS = {"sgd": 0, "adam": 2}
+"""Numbers that each keeps for a weight."""
 
 
 def _slots(row: object) -> float | None:
@@ -164,7 +168,7 @@ class Measured:
     @classmethod
     def of(cls, rows: pd.DataFrame) -> "Measured":
         """Those of a table of cases."""
-        arrays = rows.optimizer.map({"sgd": 0, "adam": 2}).to_numpy(float)
+        arrays = rows.optimizer.map(_OPTIMIZERS).to_numpy(float)
         row_bytes = terms.in_sectors(rows.dim.to_numpy(float) * 4, SECTOR_BYTES)
         reads = terms.Reads(
             lookups=rows.lookups.to_numpy(),

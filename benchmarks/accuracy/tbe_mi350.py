@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from benchmarks.accuracy.readable import measured, readable
 from benchmarks.accuracy.rows import DataSet, device_values, frame, leave_one_group_out, refitted
 from cost_models import lookup_terms as terms
 from cost_models.calibration.robust import Fit, fit
@@ -17,7 +18,7 @@ from cost_models.coefficients import device_coefficients, software_coefficients
 from cost_models.error_bars import band, error_90
 from cost_models.lookup_rates import LookupRates
 from cost_models.power_laws import unique_rows
-from cost_models.workload.loading import load_workload
+from cost_models.workload.loading import WORKLOADS, load_workload
 
 DEVICE, SOFTWARE, OPTIMIZER = "MI350X-288GB", "torchrec", "rowwise_adagrad"
 HBM_BYTES_PER_S, SECTOR_BYTES, BATCH = 8e12, 32, 2048
@@ -27,7 +28,8 @@ TORCHREC_BYTES_PER_S = 897 * 2**30
 
 def cases(folder: Path) -> pd.DataFrame:
     """The rows, one for each run of a configuration."""
-    return pd.read_csv(folder / "measured" / "fbgemm_mi350_backward.csv")
+    rows, known = measured(folder, "fbgemm_mi350_backward.csv"), {"configuration": WORKLOADS.names()}
+    return readable(rows, "tbe_mi350", ("time_us",), device=("gpu", "MI350"), known=known)
 
 
 def shipped() -> dict[str, float]:

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from benchmarks.accuracy.readable import measured, readable
 from benchmarks.accuracy.rows import DataSet, frame, leave_one_group_out, refitted
 from cost_models import lookup_terms as terms
 from cost_models.calibration.robust import Fit, fit
@@ -22,8 +23,11 @@ TORCHREC = (897 * 2**30, 32 * 2**30 / 10)
 
 def cases(folder: Path) -> pd.DataFrame:
     """The runs on four V100 whose log splits the bytes."""
-    rows = pd.read_csv(folder / "measured" / "ugache_cache_extraction.csv")
-    return rows[(rows.platform == "4v100") & (rows.miss_bytes > 0)].copy()
+    rows = measured(folder, "ugache_cache_extraction.csv")
+    misses = pd.to_numeric(rows.miss_bytes, errors="coerce") > 0
+    rows["remote_bytes"] = pd.to_numeric(rows.remote_bytes, errors="coerce")
+    numbers = ("rows", "dim", "feature_bytes", "miss_bytes", "cache_feat_copy_s")
+    return readable(rows[(rows.platform == "4v100") & misses].fillna({"path": ""}), "ugache", numbers)
 
 
 def shipped() -> dict[str, float]:

@@ -166,3 +166,39 @@ def test_systems_that_are_left_out_are_part_of_what_is_printed(
             assert {each["part"] for each in json.loads(shown)["new_systems"]} >= {"combination", "ranks"}
         else:
             assert "| what is new | groups |" in shown
+
+
+def test_damaged_rows_and_rows_of_other_devices_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By themselves, with the reason, and no other row is predicted differently: not as if of the device whose
+    coefficients a data set has. A file without a header is a missing one."""
+    names = ("nccl_collectives", "embedding_kernels", "fbgemm_b200_tbe", "torchrec_host_steps")
+    files = {name: (FACTS / "measured" / f"{name}.csv").read_text().splitlines() for name in names}
+    files["nccl_collectives"] = files["nccl_collectives"][:20]
+    (tmp_path / "measured").mkdir()
+
+    def written(**changed: list[str]) -> tuple[dict[str, Any], str]:
+        for name, lines in (files | changed).items():
+            (tmp_path / "measured" / f"{name}.csv").write_text("\n".join(lines) + "\n")
+        return printed(tmp_path, monkeypatch, capsys)
+
+    whole, _ = written()
+    kernel = next(line for line in files["embedding_kernels"] if "H100" in line and "hbm" in line)
+    host = files["torchrec_host_steps"][1].split(",")
+    found, said = written(
+        nccl_collectives=[
+            *files["nccl_collectives"],
+            "a100_sxm,NVIDIA A100-SXM4-80GB,nccl,2,all_gather,half,2,512,fast",
+        ],
+        embedding_kernels=[*files["embedding_kernels"], kernel.replace("H100", "A100")],
+        fbgemm_b200_tbe=[*files["fbgemm_b200_tbe"], files["fbgemm_b200_tbe"][1].replace(",device,", ",other,")],
+        torchrec_host_steps=[*files["torchrec_host_steps"], ",".join([*host[:8], "-1", *host[9:]])],
+        hkv_a100_ops=[],
+    )
+    assert found["rows"] == whole["rows"]
+    assert "nccl: 1 row left out: t_us 'fast' is not a positive number" in said
+    assert "tbe_h100: 1 row left out: gpu 'NVIDIA A100" in said
+    assert "tbe_b200: 1 row left out: command 'other' is not known" in said
+    assert "torchrec_host: 1 row left out: step_ms" in said
+    assert "hkv: no header in" in said
