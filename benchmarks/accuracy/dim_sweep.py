@@ -1,9 +1,9 @@
 """Forward pass of a TBE by embedding width, 4 to 1024 columns: rows of torchrec's pull request 2365.
 
 The device is not stated; its streaming rate (1.65 TB/s) is that of an 80 GB A100. One feature of ten ids is read per
-sample; samples are dealt to all tables alike, which the kernel goes through one after the other, so that each has the L2
-cache to itself. The other two sets of the source are shown without a target: one is bound by launches from the CPU, the
-other does not say how many features it reads.
+sample; samples are dealt to all tables alike, which the kernel goes through one after the other, so that each has the
+L2 cache to itself. The other two sets of the source are shown without a target: one is bound by launches from the CPU,
+the other does not say how many features it reads.
 """
 
 from pathlib import Path
