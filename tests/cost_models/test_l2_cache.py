@@ -19,6 +19,7 @@ from cost_models.simulator.demand import Counter
 from cost_models.simulator.row_samples import Draw, RowLaw
 from cost_models.simulator.sampled_counts import SampledCounts
 from cost_models.simulator.shard_counts import ShardCounts
+from cost_models.stage_causes import stage_causes
 from cost_models.step import StepModel
 from cost_models.workload import TableProfile
 from tests.oracles.instances import workload
@@ -180,3 +181,22 @@ def test_the_reach_of_other_devices_is_of_one_table() -> None:
     """A cache cannot serve more of uniform reads than it holds of a table: 1/sqrt(2) at its reach."""
     reach = device_coefficients("A100-SXM4-80GB").l2_reach.value
     assert reach / np.sqrt(2) < 1
+
+
+@pytest.mark.parametrize(
+    ("table", "software", "least", "most"),
+    [
+        ({"rows": 160_000, "zipf_alpha": 0.0}, "hugectr", 0.04, 0.2),  # 82 MB
+        ({"rows": 2**22, "zipf_alpha": 1.05}, "hugectr", 0.4, 2.0),
+        ({"rows": 2**26, "zipf_alpha": 0.0}, "hugectr", 0.0, 0.0),
+        ({"rows": 2**22, "zipf_alpha": 1.05}, "torchrec", 0.0, 0.0),  # whose lookups have bands of their own there
+    ],
+)
+def test_bands_say_where_laws_of_caches_differ(table: dict[str, Any], software: str, least: float, most: float) -> None:
+    """Of kernels that were not measured on an A100."""
+    model = model_of(*[LARGE | table] * RANKS, cluster="dgx-a100-80")
+    model = StepModel(model.topology, model.workload.model_copy(update={"software": software}))
+    where = placed(model, TABLE_WISE)
+    causes = stage_causes(model, where, model.evaluate(where), model.stages.index("lookup_forward"))
+    found = sum(cause.share * cause.error_90 for cause in causes if cause.name == "L2 cache of A100-SXM4-80GB")
+    assert least <= found <= most
