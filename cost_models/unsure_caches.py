@@ -22,7 +22,8 @@ def unsure_cache_s(model: StepCosts, blocks: Blocks, kind: int) -> Floats:
     batching = model.batching
     samples = np.where(blocks.sharding == DATA_PARALLEL, batching.samples_per_rank, batching.global_samples)
     lookups = samples * tables.lookups_per_sample[table]
-    row_bytes = in_sectors(tables.row_bytes(table, blocks.columns, blocks.dtype), rates.sector_bytes)
+    stored = tables.row_bytes(table, blocks.columns, blocks.dtype).astype(float)
+    row_bytes = in_sectors(stored, rates.sector_bytes)
     table_bytes = tables.rows[table] * row_bytes
     holders = np.array([group.size for group in own.extents])[EXTENT_OF_SHARDING[blocks.sharding]]
     missed = tables.access.read_from_memory(table, holders * rates.l2_bytes / table_bytes, lookups)
