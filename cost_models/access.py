@@ -164,7 +164,7 @@ class AccessCurves:
         ids that read as many as it holds, the first T ids read U(T) rows from memory, and each further one does with
         probability U'(T): U up to T, and its tangent beyond.
         """
-        (table, fraction, lookups), which = _distinct(table, fraction, lookups)
+        (table, fraction, lookups), which = _distinct(table, np.clip(fraction, 0.0, 1.0), lookups)
         kind, held, unique = (
             self._unique_curves[2][table],
             fraction * self.rows[table],

@@ -166,6 +166,12 @@ def test_what_is_held() -> None:
     assert share(large, COLUMN_WISE) == pytest.approx(4 * L2_BYTES / 2**29, rel=0.02)
     small = model_of({**LARGE, "rows": 10_000}, batch=2**22)
     assert share(small) == pytest.approx(1 - 10_000 / (20 * 2**22), rel=1e-6)
+    unknown = StepModel(load_topology("dgx-h100", overrides=["nodes.0.accelerators.l2=null"]), large.workload)
+    assert share(unknown) == pytest.approx(1 - 2**20 / (20 * 2**22), rel=1e-6)
+    where = placed(unknown, ROW_WISE)
+    counts = [ShardCounts(unknown.tables, where, RANKS, 2.0**22), SampledCounts(unknown.workload, where, RANKS)]
+    for each in counts:
+        assert each.read_from_memory(np.full(len(each), np.inf)) == pytest.approx(each.unique, rel=1e-6)
 
 
 def test_more_samples_and_more_tables_take_no_less() -> None:
