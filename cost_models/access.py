@@ -156,6 +156,25 @@ class AccessCurves:
         cases, which = _distinct(table, fraction, lookups)
         return np.asarray(self._misses(cases)[0][which])
 
+    def read_from_memory(self, table: Ints, fraction: Floats, lookups: Floats) -> Floats:
+        """Expected reads of `lookups` ids that find their row not in a cache of `fraction` of the rows, empty at first;
+        [n].
+
+        The cache keeps the rows that were read last, as in `missed_rows`. With U(L) the distinct rows of L ids, and T
+        ids that read as many as it holds, the first T ids read U(T) rows from memory, and each further one does with
+        probability U'(T): U up to T, and its tangent beyond.
+        """
+        (table, fraction, lookups), which = _distinct(table, np.clip(fraction, 0.0, 1.0), lookups)
+        kind, held, unique = (
+            self._unique_curves[2][table],
+            fraction * self.rows[table],
+            self.unique_rows(table, lookups),
+        )
+        window = np.where(held < 1, held, self._window(kind, np.maximum(held, 1.0)))
+        before, next_one = (np.where(ids < 1, ids, self._unique_between(kind, ids)) for ids in (window, window + 1))
+        tangent = before + (lookups - window) * np.clip(next_one - before, 0.0, 1.0)
+        return np.asarray(np.where(unique <= held, unique, np.clip(tangent, unique, lookups))[which])
+
     def without_place(
         self, table: Ints, fraction: Floats, lookups: Floats, *, is_prefetched: bool
     ) -> tuple[Floats, Floats]:

@@ -134,6 +134,17 @@ class Lookup:
             unique=self._unique - cold,
             table_bytes=in_hbm * row_bytes,
         )
+        if kind.lookup.distinct_row_s is not None:
+            self._on_device = replace(self._on_device, from_memory=self._read_from_memory())
+
+    def _read_from_memory(self) -> Floats:
+        """[n] reads on the device of rows that its L2 cache lacks. Kernels look table after table up, so that each has
+        all of it to itself for a time; of rows that several ranks hold, each holds a part in its own."""
+        kind, blocks, on_device = self._kind, self._blocks, self._on_device
+        holders = np.array([group.size for group in kind.extents])[EXTENT_OF_SHARDING[blocks.sharding]]
+        held = holders * kind.lookup.l2_bytes / (self._tables.rows[blocks.table] * self._reads.row_bytes)
+        missed = self._tables.access.read_from_memory(blocks.table, held, self._lookups)
+        return np.maximum(missed - self._in_place.lookups, on_device.unique)
 
     def _misses(self, *, is_prefetched: bool) -> tuple[Floats, Floats, Floats]:
         """Expected distinct rows per step that the cache does not hold; of them those that find no place in it and are

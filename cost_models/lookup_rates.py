@@ -1,5 +1,6 @@
 """What a device achieves in lookups, and the fixed times of its kernels."""
 
+import math
 from dataclasses import dataclass
 
 from cost_models.coefficients import Coefficient, DeviceCoefficients
@@ -22,6 +23,8 @@ class LookupRates:
     """Time of a distinct row of a batch beyond that; None where the caches hold small tables from step to step."""
     vector_s: float = 0.0
     """Time of a vector beyond that, with its bag of ids."""
+    l2_bytes: float = math.inf
+    """Bytes of the L2 cache; infinite where they are not known."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,7 @@ def lookup_rates(group: NodeGroup, device: DeviceCoefficients, host_bytes_per_s:
         row_s=either(device.lookup_row_s, 0.0),
         distinct_row_s=device.lookup_distinct_row_s.value if device.lookup_distinct_row_s else None,
         vector_s=either(device.lookup_vector_s, 0.0),
+        l2_bytes=math.inf if group.accelerators.l2 is None else float(group.accelerators.l2),
     )
 
 

@@ -32,6 +32,8 @@ class Reads:
     """Bytes of all vectors that the forward pass writes."""
     table_bytes: Numbers
     """Bytes of the table's rows: what a cache of the device would have to hold."""
+    from_memory: Numbers | None = None
+    """Reads of rows that the caches of a device do not hold which other tables push each other out of."""
     state_bytes: Numbers = 0.0
     """Optimizer state of one row, in whole sectors."""
     state_arrays: Numbers = 0.0
@@ -53,10 +55,11 @@ def l2_share(table_bytes: Numbers, rates: LookupRates) -> Floats:
 
 def cache_share(reads: Reads, rates: LookupRates) -> Floats:
     """Share of the reads that a cache serves: of a small table most of them; where the tables of a rank push each
-    other's rows out from step to step, those of rows that the batch has read before."""
+    other's rows out from step to step, those of rows that the batch has read before and the cache still holds."""
     if rates.distinct_row_s is None:
         return l2_share(reads.table_bytes, rates)
-    return np.asarray(1 - np.asarray(reads.unique) / np.maximum(reads.lookups, 1e-9))
+    from_memory = reads.unique if reads.from_memory is None else reads.from_memory
+    return np.asarray(1 - np.asarray(from_memory) / np.maximum(reads.lookups, 1e-9))
 
 
 def cached_reads(reads: Reads, rates: LookupRates) -> Floats:

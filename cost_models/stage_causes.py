@@ -56,10 +56,13 @@ from cost_models.shards import (
 )
 from cost_models.small_products import NO_TIME
 from cost_models.software import kernels_of
-from cost_models.stages import UPDATE
+from cost_models.stages import LOOKUP, UPDATE
 from cost_models.step_costs import StepCosts
 from cost_models.step_evidence import link_inside
+from cost_models.unsure_caches import unsure_cache_s
 
+UNSURE = 0.02
+"""Share of a lookup below which it does not matter what a cache serves."""
 DATA_SHEET_90 = 0.25
 """Error of a rate by the data sheet of a disk or a switch, of which nothing was measured (assumed)."""
 _Place = tuple[str, str]
@@ -142,6 +145,8 @@ class _ErrorParts:
     """What all ranks pay for a table that another holds."""
     row_bytes: float
     """Typical width of a row, weighted by seconds; 0 without tables."""
+    unsure: float = 0.0
+    """By how much laws of the device's cache differ, in a lookup."""
 
 
 class _StageErrors:
@@ -263,6 +268,8 @@ class _StageErrors:
         for (where, name), seconds in () if is_bag else self._by_tier(parts):
             if name != "lookup_efficiency" or self._name != UPDATE or not self._knows_updates():
                 yield self._of(where, name, seconds, {"row_bytes": parts.row_bytes})
+        if (share := parts.unsure / self._seconds) > UNSURE and not is_bag:
+            yield Cause(f"L2 cache of {self._device}", self._device, share, 1.0, "spec")
 
     def _knows_updates(self) -> bool:
         """Whether the error of updates is that of the kernel as a whole, to which reading rows adds nothing."""
@@ -389,4 +396,8 @@ class _StageErrors:
         base = float(model.base_loads[model.kind_of_rank[members], c].sum()) - self._hidden
         row_bytes = model.tables.row_bytes(blocks.table, blocks.columns, blocks.dtype)
         typical = float(exp(np.average(log(row_bytes), weights=seconds))) if seconds.sum() > 0 else 0.0
-        return _ErrorParts(base, by_tier, state_apart, busy - base - float(by_tier.sum()), typical)
+        unsure, device = 0.0, device_coefficients(self._device, kernels_of(model.workload))
+        is_told = self._elsewhere_90(device, "lookup_efficiency", {"row_bytes": typical}) > 0  # of all lookups there
+        if self._name == LOOKUP and resource.kind == DEVICE.kind and device.l2_reach_bytes is None and not is_told:
+            unsure = float((unsure_cache_s(model, distinct, self._kind)[which] * share).sum())
+        return _ErrorParts(base, by_tier, state_apart, busy - base - float(by_tier.sum()), typical, unsure)

@@ -1,8 +1,9 @@
 """Forward pass of a TBE by embedding width, 4 to 1024 columns: rows of torchrec's pull request 2365.
 
 The device is not stated; its streaming rate (1.65 TB/s) is that of an 80 GB A100. One feature of ten ids is read per
-sample, over all tables alike: they compete for the L2 cache. The other two sets of the source are shown without a
-target: one is bound by launches from the CPU, the other does not say how many features it reads.
+sample; samples are dealt to all tables alike, which the kernel goes through one after the other, so that each has the
+L2 cache to itself. The other two sets of the source are shown without a target: one is bound by launches from the CPU,
+the other does not say how many features it reads.
 """
 
 from pathlib import Path
@@ -55,7 +56,7 @@ def seconds(rows: pd.DataFrame, values: dict[str, float]) -> np.ndarray:
         id_bytes=8,
         row_bytes=row_bytes,
         output_bytes=batch * rows.dim.to_numpy(float) * 4,
-        table_bytes=(rows.rows_per_table * rows.num_tables).to_numpy(float) * row_bytes,
+        table_bytes=rows.rows_per_table.to_numpy(float) * row_bytes,
     )
     ids, outputs = terms.stream(reads, rates)
     return values["launch_s"] + ids + outputs + terms.read_rows(reads, rates)

@@ -109,7 +109,7 @@ class DeviceCoefficients(NamedCoefficients):
     lookup_distinct_row_s: Coefficient | None = None
     """Time of a distinct row of a batch beyond that, and its bytes. Where set, the tables of a rank push each other's
     rows out of the caches from step to step: distinct rows come from memory, and a cache (l2_speedup) serves those that
-    the batch reads again, whatever the size of the table. Unset: a cache serves small tables (l2_reach)."""
+    the batch reads again while it holds them. Unset: a cache serves small tables (l2_reach)."""
     lookup_vector_s: Annotated[Coefficient | None, NEWER] = None
     """Time of each vector that a forward pass gives beyond that, with its bag of ids. Unset: not counted."""
     lookup_bag_row_s: Annotated[Coefficient | None, NEWER] = None

@@ -140,8 +140,10 @@ class LookupWork:
         counts, reads, rates = self._counts, self._reads, self._kind.lookup
         from_l2: Floats = np.zeros(len(counts))
         if rates.distinct_row_s is not None:
-            on_device = np.maximum(reads.lookups - reads.in_place, 1e-9)
-            from_l2 = 1 - (reads.unique - reads.unique_in_place) / on_device
+            on_device, hot = np.maximum(reads.lookups - reads.in_place, 1e-9), reads.unique - reads.unique_in_place
+            holders = np.array([group.size for group in self._kind.extents])[counts.extent]
+            missed = counts.read_from_memory(holders * rates.l2_bytes / reads.row_bytes) * counts.share * self._factor
+            from_l2 = 1 - np.maximum(missed - reads.in_place, hot) / on_device
         elif rates.l2_reach_bytes:
             kept = np.where(IS_SPLIT[counts.blocks.tier], counts.blocks.cache_fraction, 1.0)
             size = kept * counts.tables.rows[counts.table] * reads.row_bytes

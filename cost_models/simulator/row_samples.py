@@ -142,8 +142,19 @@ class Draw:
         )
 
     def is_held(self, rows: float) -> Flags:
-        """[n] whether a cache of so many rows holds each row when the batch comes: those that were read last, in a
-        window of as many ids as read as many rows as it holds."""
+        """[n] whether a cache of so many rows holds each row when the batch comes: those that were read last."""
+        return self.age <= self._window(rows)
+
+    def read_from_memory(self, rows: float, ids: float) -> Floats:
+        """[n] how many of the ids that each stands for a cache of so many rows lacks the row of, which is empty before
+        the batch of so many `ids`: the first that reads it, and each that comes more than the cache's window after the
+        one before. Of k ids at random in a batch that is (1 - window / batch)^k of the k - 1 further ones."""
+        reads = self.ids / np.maximum(self.rows, 1e-300)
+        late = power(max(1 - self._window(rows) / max(ids, 1e-300), 1e-300), reads)
+        return np.asarray(self.rows * (1 + np.maximum(reads - 1, 0.0) * late))
+
+    def _window(self, rows: float) -> float:
+        """The last ids that read so many rows."""
         hot, likely = self.law.hottest, self.probability
         each = np.ones(len(likely))
         if len(likely) > hot:  # rows that an id stands for, whether they are read or not
@@ -153,7 +164,7 @@ class Draw:
             window = (low + high) / 2
             found = float((each * -expm1(-likely * math.exp(window))).sum())
             low, high = (window, high) if found < rows else (low, window)
-        return self.age <= math.exp(low)
+        return math.exp(low)
 
     def without_place(self, places: float, ids: float, *, is_prefetched: bool) -> Floats:
         """[n] probability that a row which is read finds none of so many places of a cache, each of which is taken

@@ -58,11 +58,8 @@ class SampledCounts(ShardCounts):
                 self._read_table(table, np.flatnonzero((self.table == table) & (self.replicated == replicated)))
 
     def _read_table(self, table: int, shards: Ints) -> None:
-        profile, ids = self._workload.tables[table], float(self._ids(table, bool(self.replicated[shards[0]])))
-        random = np.random.default_rng((self._seed, 2, table, int(self.replicated[shards[0]])))
-        batch, rows = self._workload.batch(self.world), float(profile.rows)
-        draw = Draw.of(law_of_distinct(profile, rows, batch), ids, self._size, random)
-        place = _Places(self._start[shards] / rows, self.share[shards], random.random(draw.law.hottest))
+        profile, batch = self._workload.tables[table], self._workload.batch(self.world)
+        rows, (ids, draw, place, random) = float(profile.rows), self._drawn(table, shards)
         self.lookups[shards] = place.summed(draw.ids, total=ids)
         self.unique[shards] = place.summed(draw.rows)
         tier, fraction = self.blocks.tier[shards], self.held_share[shards]
@@ -87,6 +84,30 @@ class SampledCounts(ShardCounts):
             of_reads = Draw.of(law_of_reads(profile, rows, batch), ids, self._size, random)
             self._in_place.append((shards[whole], of_reads, 0.0))
         self.cold[shards] = np.maximum(self.cold[shards], cold)
+
+    def _drawn(self, table: int, shards: Ints) -> "tuple[float, Draw, _Places, np.random.Generator]":
+        """The ids of a table, how many, and where its rows are among shards that are all replicated or all not; and
+        what goes on to draw. The same whenever it is asked."""
+        profile, ids = self._workload.tables[table], float(self._ids(table, bool(self.replicated[shards[0]])))
+        random = np.random.default_rng((self._seed, 2, table, int(self.replicated[shards[0]])))
+        batch, rows = self._workload.batch(self.world), float(profile.rows)
+        draw = Draw.of(law_of_distinct(profile, rows, batch), ids, self._size, random)
+        return (
+            ids,
+            draw,
+            _Places(self._start[shards] / rows, self.share[shards], random.random(draw.law.hottest)),
+            random,
+        )
+
+    def _reads_beyond(self, held: Floats) -> Floats:
+        """Of drawn ids, by how long ago each row was read."""
+        found = np.zeros(len(self))
+        cases = np.stack([self.table, self.replicated, held], axis=1)
+        for case in np.unique(cases, axis=0):
+            shards = np.flatnonzero((cases == case).all(axis=1))
+            ids, draw, place, _ = self._drawn(int(case[0]), shards)
+            found[shards] = place.summed(draw.read_from_memory(float(case[2]), ids))
+        return found
 
     def read_again(self, hottest: float) -> Floats:
         """[n] ids that read so many of the hottest rows in host memory when another one has read them, for each 1 of

@@ -25,6 +25,8 @@ from cost_models.shards import (
 from cost_models.tables import Tables
 
 Flags = NDArray[np.bool_]
+HALVINGS = 60
+"""Of the ids of a batch, to find those that read as many rows as a cache holds."""
 
 
 class ShardCounts:
@@ -81,6 +83,7 @@ class ShardCounts:
         self.missed: Floats = np.zeros(len(self))
         self.hot: Floats = np.where(IS_IN_PLACE[tier], 0.0, 1.0)
         self.cold: Floats = np.zeros(len(self))
+        self._from_memory: dict[bytes, Floats] = {}
         self._read_rows()
 
     def __len__(self) -> int:
@@ -118,6 +121,31 @@ class ShardCounts:
         shares = (access.hit_rate(self.table, rows / all_rows) for rows in (last, first))
         up_to_last, before = (self.lookups * share for share in shares)
         return np.asarray(np.maximum(up_to_last - before - (last - first), 0.0))
+
+    def read_from_memory(self, held: Floats) -> Floats:
+        """[n] ids whose row is not among the so many (`held` [n], of the table) that were read last, likewise."""
+        key = held.tobytes()
+        if key not in self._from_memory:
+            self._from_memory[key] = self._reads_beyond(held)
+        return self._from_memory[key]
+
+    def _reads_beyond(self, held: Floats) -> Floats:
+        """By how fast the ids that have read as many rows read further ones; found by halving."""
+        cases, which = np.unique(np.stack([self.table, held, self.lookups], axis=1), axis=0, return_inverse=True)
+        table, rows, ids, unique = (
+            cases[:, 0].astype(np.int64),
+            cases[:, 1],
+            cases[:, 2],
+            self.tables.access.unique_rows,
+        )
+        low, high = np.zeros(len(cases)), ids.copy()
+        for _ in range(HALVINGS):
+            middle = (low + high) / 2
+            too_few = unique(table, middle) <= rows
+            low, high = np.where(too_few, middle, low), np.where(too_few, high, middle)
+        first, last = unique(table, low), unique(table, ids)
+        beyond = first + (ids - low) * (unique(table, low + 1) - first)
+        return np.asarray(np.where(last <= rows, last, np.clip(beyond, last, ids))[which.reshape(-1)])
 
     def row_bytes(self) -> Floats:
         """[n] bytes of a row's columns as they are stored."""

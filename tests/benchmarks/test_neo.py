@@ -8,7 +8,7 @@ from benchmarks.neo import PARTS, PUBLISHED, Row, ShardingRow, by_shardings, mar
 from cost_models.workload import load_workload
 
 
-@pytest.mark.parametrize(("name", "within"), [("model-a-fitted", 0.1), ("model-i", 0.04)])
+@pytest.mark.parametrize(("name", "within"), [("model-a-fitted", 0.1), ("model-i", 0.05)])
 def test_throughput_is_the_published_one(name: str, within: float) -> None:
     """Whole tables dealt evenly: 1.2 and 3.4 million samples a second; the simulator within 5 % of both."""
     samples, (step_s, _) = load_workload(name).batch(128), mad_max.step(estimated, name)

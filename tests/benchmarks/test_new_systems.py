@@ -17,12 +17,12 @@ def found() -> dict[str, PartError]:
 
 
 def test_a_combination_that_was_left_out() -> None:
-    """Device, link and number of nodes: the median within 4 %, the worst within 12 %, 85 to 95 % inside the band that
+    """Device, link and number of nodes: the median within 4 %, the worst within 12 %, 85 to 97 % inside the band that
     the other combinations give."""
     own = found()["combination"]
     assert own.median <= 0.04
     assert own.worst <= 0.12
-    assert 0.85 <= own.inside <= 0.95
+    assert 0.85 <= own.inside <= 0.97
     assert own.is_guaranteed
 
 

@@ -79,16 +79,16 @@ def seconds(loads: Loads) -> np.ndarray:
 @pytest.mark.parametrize(
     ("software", "pooled", "cluster", "expected"),
     [
-        ("hugectr", (True, True), "dgx-h100", "0x1.3b18246d01e0ap-10"),
-        ("distributed-embeddings", (True, True), "dgx-h100", "0x1.6b2f68cea6c36p-8"),
-        ("torchrec", (False, False), "dgx-h100", "0x1.8ff2e0fa938fap-7"),
-        ("torchrec", (True, True), "h20-8", "0x1.14d31e5ba58e6p-7"),
+        ("hugectr", (True, True), "dgx-h100", "0x1.37b0bf94b3c91p-10"),
+        ("distributed-embeddings", (True, True), "dgx-h100", "0x1.6710ab1e4e420p-8"),
+        ("torchrec", (False, False), "dgx-h100", "0x1.8f9a7e6e2f4aep-7"),
+        ("torchrec", (True, True), "h20-8", "0x1.15357b56c8b5bp-7"),
     ],
 )
 def test_only_the_software_the_tables_and_the_device_that_were_measured_have_other_costs(
     software: str, pooled: tuple[bool, ...], cluster: str, expected: str
 ) -> None:
-    """Steps as they were before any kernels had coefficients of their own, to the bit."""
+    """Steps by the coefficients of the device and the software, to the bit, whatever the kernels have of their own."""
     assert step_s(model_of(software, pooled, cluster)).hex() == expected
 
 
@@ -154,7 +154,7 @@ def test_bands_of_lookups_are_wider_the_less_is_measured_of_their_kernels() -> N
             if software == "torchrec":
                 assert set(bars.step.spec_only) >= set(unknown[cluster])
     measured, sibling, other, ampere = found["torchrec"]
-    assert measured < sibling < 0.7 < 1.5 < min(other, ampere)
+    assert measured < sibling < 0.7 < 1.3 < min(other, ampere)
     assert max(found["hugectr"]) < 0.3
 
 

@@ -193,7 +193,7 @@ HALF_OF_SIMULATED = [(*of, *how) for i, of in enumerate(SIMULATED) for j, how in
 def test_the_simulator_plays_all_ranks_and_agrees(
     layout: str, factor: int, more: int, sharding: int, nodes: int, exchange: VectorExchange, fields: dict[str, object]
 ) -> None:
-    """Each number of copies in groups of its own, whose exchanges share links, with the averaging of both: within 3.5 %
+    """Each number of copies in groups of its own, whose exchanges share links, with the averaging of both: within 4 %
     of the estimate."""
     cluster, replicas = resized(nodes, 8 if layout == "intra" else 4), mixed(factor, more, layout=layout, **fields)
     model = StepModel(cluster, trained(global_batch=49152 * nodes), exchange=exchange, replicas=replicas)
@@ -204,7 +204,7 @@ def test_the_simulator_plays_all_ranks_and_agrees(
     placed = _joined(parts)
     played = simulate(cluster, model.stated_workload, placed, replicas=replicas, steps=1, exchange=exchange)
     assert played.network.world == cluster.world_size
-    assert played.step_s == pytest.approx(model.evaluate(placed).step_s, rel=0.035)
+    assert played.step_s == pytest.approx(model.evaluate(placed).step_s, rel=0.04)
     names = {task.name for task in played.program.tasks}
     assert any(f"{more} copies" in name for name in names)
 

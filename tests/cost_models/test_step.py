@@ -213,7 +213,7 @@ def test_prefetched_misses_hide_behind_the_work_on_caches() -> None:
     assert any(resource is not None and resource.ahead for resource in evaluation.binding)
     played_s = simulate(cluster, model.workload, placed).step_s
     copied_s = 262_144 * (10 * 8 + 4 + 4) / model.kinds[0].pcie_bytes_per_s  # a batch, over the same switch
-    assert 0 <= played_s - evaluation.step_s <= copied_s
+    assert 0 <= played_s - evaluation.step_s <= copied_s * (1 + 1e-5)
 
 
 @pytest.mark.parametrize("scale_up", [True, False])
@@ -321,7 +321,7 @@ def test_launching_the_search_of_caches_is_told_beside_the_step() -> None:
     """Once however many tables are cached; not where none is, where misses are prefetched, or where a graph has it."""
     cluster, tiers = topology(node_group("a", ranks=2)), np.array([HBM, DDR_CACHED, DDR_CACHED])
     tables = [{"rows": 10**6, "dim": 16}]
-    for fields, seconds in (({}, 1.67e-4), ({"pipeline": "prefetch"}, 0.0), ({"software": "hugectr"}, 0.0)):
+    for fields, seconds in (({}, 1.635e-4), ({"pipeline": "prefetch"}, 0.0), ({"software": "hugectr"}, 0.0)):
         model = StepModel(cluster, workload(tables, **fields))
         assert model.cache_launch_seconds(tiers) == pytest.approx(seconds)
         assert model.cache_launch_seconds(tiers[:1]) == 0.0
