@@ -39,9 +39,9 @@ def test_unlike_cards_or_domains_are_a_warning(other: dict[str, Any]) -> None:
 @pytest.mark.parametrize(("nodes", "below"), [(3, 2), (5, 4), (7, 3)])
 def test_switches_of_unlike_fill_are_told_apart(nodes: int, below: int) -> None:
     """A lone node under a leaf sends as much as it does, and the others as theirs do; stated as a group of its own it
-    comes to the same."""
+    comes to the same. Beside several others, what they exchange with it is a warning."""
     found = planned(node_group("a", nodes=nodes), nodes_below=below, oversubscription=4.0)
-    assert found.provenance.warnings == ()
+    assert len(found.provenance.warnings) == (nodes > 2 * below)
     assert abs(exceeds(found)) < 0.1
     assert not verify(found)
     stated = node_group("a", nodes=nodes - nodes % below), node_group("b", nodes=nodes % below)
