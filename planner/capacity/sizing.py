@@ -179,8 +179,9 @@ def _sized(
         _judge(searches, label, tiers, sizes, tell, judged)
     except Interrupted:
         finished = False
-    notes = list(input_warnings(searches.workload, searches.policy, searches.topology))
     least, answer, plan = _least(judged), None, None
+    cluster = searches.topology if least is None else searches.topology.resized(searches.index, least)
+    notes = list(input_warnings(searches.workload, searches.policy, cluster))
     if least is not None:
         if finished:
             tell(f"{label}: the plan for {count_of_nodes(least)}", None, None)

@@ -31,8 +31,10 @@ def unlike_parts(topology: Topology, *, in_groups: bool = False) -> Iterator[str
     if topology.is_one_domain:
         return
     if len({(group.domain_ranks, _card_bytes_per_s(group)) for group in topology.nodes}) > 1:
+        of_cards = {(group.domain_ranks, _card_bytes_per_s(group, alone=True)) for group in topology.nodes}
+        what = "unlike cards or domains" if len(of_cards) > 1 else "unlike links to their cards"
         yield (
-            "node groups have unlike cards or domains, and ranks are estimated to receive as if tables were spread"
+            f"node groups have {what}, and ranks are estimated to receive as if tables were spread"
             f" evenly over them; {SIMULATED}"
         )
     by_busiest = dict(unlike_fills(topology if in_groups else by_switch_fill(topology)))
@@ -84,7 +86,12 @@ def _cards(group: NodeGroup) -> int:
     return 0 if cards is None else min(cards.count, group.accelerators.count)
 
 
-def _card_bytes_per_s(group: NodeGroup) -> float:
-    """Of each accelerator, where all of a node exchange."""
+def _card_bytes_per_s(group: NodeGroup, *, alone: bool = False) -> float:
+    """Of each accelerator, where all of a node exchange: no more than its own link, where that carries it; of the cards
+    `alone` whatever they hang on."""
     cards = group.links.scale_out
-    return 0.0 if cards is None else cards.count * cards.bandwidth / group.accelerators.count
+    if cards is None:
+        return 0.0
+    if alone:
+        return cards.count * cards.bandwidth / group.accelerators.count
+    return group.scale_out_bytes_per_s / max(1, group.accelerators.count // cards.count)
