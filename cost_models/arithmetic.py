@@ -6,6 +6,7 @@ from cost_models.coefficients import DeviceCoefficients, device_coefficients
 from cost_models.workload.models import Workload
 from topologies.cluster import NodeGroup, Topology
 from topologies.errors import InputError
+from topologies.flops import Flops
 
 _HALVES = ("fp16", "bf16", "tf32")
 WIDER: dict[str, tuple[str, ...]] = {"fp16": ("bf16", "tf32"), "bf16": ("fp16", "tf32"), "tf32": ()}
@@ -22,6 +23,12 @@ class ProductRate:
     """Rows, and columns, that a product computes beyond its own: tiles that are not full."""
     inner_edge: float = 0.0
     """Steps along the inner size that it takes beyond its own: tiles that are loaded first, and stored."""
+
+
+def peak_flops(flops: Flops, wanted: str) -> float:
+    """FLOP/s in a format, or in the nearest wider one that a device has a rate for."""
+    peaks = (getattr(flops, name) for name in (wanted, *WIDER.get(wanted, ()), "fp32"))
+    return float(next(peak for peak in peaks if peak is not None))
 
 
 def are_timed_alone(device: DeviceCoefficients, wanted: str, *, alone: bool) -> bool:

@@ -30,6 +30,7 @@ from cost_models.error_bars import UNKNOWN_90, Cause, doublings_outside, error_9
 from cost_models.evaluation import Evaluation
 from cost_models.first_answers import CACHE_FETCH
 from cost_models.floor import BATCH_COPY, HOST
+from cost_models.measured_rates import link_inside
 from cost_models.resources import (
     BAGS,
     DEVICE,
@@ -58,7 +59,6 @@ from cost_models.small_products import NO_TIME
 from cost_models.software import kernels_of
 from cost_models.stages import LOOKUP, UPDATE
 from cost_models.step_costs import StepCosts
-from cost_models.step_evidence import link_inside
 from cost_models.unsure_caches import unsure_cache_s
 
 UNSURE = 0.02

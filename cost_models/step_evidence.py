@@ -6,16 +6,18 @@ A share of nine in ten on new systems is guaranteed, whatever the distribution, 
 more (of which the worst counts); from fewer it follows only if they err as a normal distribution does.
 """
 
+import itertools
 from dataclasses import dataclass
 
 from cost_models.between_domains import sums_in_switches
 from cost_models.coefficients import MeasuredSystem, Quantity, StepEvidence
 from cost_models.dense_size import macs_per_sample
 from cost_models.error_bars import outside, width
+from cost_models.measured_rates import Part, are_measured, link_inside, new_rates, parts_of, rates_of
 from cost_models.shards import HBM, MEMORY_HBM, PlacedShards, state_memory
 from cost_models.step_costs import StepCosts
 from cost_models.uplinks import oversubscribed_levels
-from topologies.cluster import NodeGroup, Topology
+from topologies.cluster import Topology
 
 GUARANTEED_BY = 9
 """Groups of which the worst bounds the next one with a chance of nine in ten (split conformal prediction)."""
@@ -47,7 +49,9 @@ def told_by_steps(model: StepCosts, placed: PlacedShards, evidence: StepEvidence
     )
     unlike = unseen - _SEEN_APART
     steps = f"whole steps of {name}"
-    range_words += f", none with {unstated}" if (unstated := _unstated(model.cluster)) else ""
+    rates = new_rates(_own_parts(model), _measured_parts(model, evidence))
+    new = [*_unstated(model.cluster), *itertools.chain.from_iterable(rates.values())]
+    range_words += f", none with {' or '.join(new)}" if new else ""
     if model.coefficients.optimizers:
         return Told(float(width(error, beyond)), f"{steps} with other optimizers only{few}", is_enough=False)
     if not _is_in_hbm(model, placed) or unlike:
@@ -74,28 +78,43 @@ def _is_in_hbm(model: StepCosts, placed: PlacedShards) -> bool:
     return model.tables.training and bool(in_hbm)
 
 
-def _unstated(cluster: Topology) -> str:
-    """What a network has that no measured row states, in words; empty where nothing."""
+def _unstated(cluster: Topology) -> list[str]:
+    """What a network has that no measured row states, in words."""
     found = {
         "sums in switches (SHARP)": sums_in_switches(cluster),
         "oversubscribed switches": bool(oversubscribed_levels(cluster)),
     }
-    return " or ".join(words for words, is_there in found.items() if is_there)
+    return [words for words, is_there in found.items() if is_there]
+
+
+def _crosses(model: StepCosts) -> bool:
+    """Whether ranks exchange over cards."""
+    return any(kind.domain_ranks < kind.world_size for kind in model.kinds)
+
+
+def _own_parts(model: StepCosts) -> list[dict[str, Part]]:
+    """Those of each node group."""
+    wanted, crosses = model.workload.dense.dtype, _crosses(model)
+    return [parts_of(rates_of(group, crosses=crosses), wanted) for group in model.cluster.nodes]
+
+
+def _measured_parts(model: StepCosts, evidence: StepEvidence) -> list[dict[str, Part]]:
+    return [parts_of(rates, model.workload.dense.dtype) for rates in evidence.rates]
 
 
 def _unseen(model: StepCosts, evidence: StepEvidence) -> set[str]:
     """The parts of the system on which no step was measured, or else `combination` where each was, but not together,
     and `ranks` where not as many were."""
     groups = model.topology.nodes
-    crosses = any(kind.domain_ranks < kind.world_size for kind in model.kinds)
-    networks = {group.links.scale_out.kind for group in groups if group.links.scale_out} if crosses else set()
-    if unstated := _unstated(model.cluster):
-        cards = [group.links.scale_out for group in model.cluster.nodes]
+    cards = [group.links.scale_out for group in model.cluster.nodes]
+    networks = {each.kind for each in cards if each} if _crosses(model) else set()
+    if unstated := " or ".join(_unstated(model.cluster)):
         networks = {f"{each.kind} with {unstated}" for each in cards if each}
     devices, links = {group.accelerators.device for group in groups}, {link_inside(group)[0] for group in groups}
     seen = {"device": evidence.devices, "link": evidence.links, "network": evidence.networks}
     here = {"device": devices, "link": links, "network": networks}
     unseen = {part for part, kinds in here.items() if not kinds <= set(seen[part])}
+    unseen |= new_rates(_own_parts(model), _measured_parts(model, evidence)).keys()
     if not evidence.systems or unseen:
         return unseen
     own = {
@@ -109,13 +128,8 @@ def _unseen(model: StepCosts, evidence: StepEvidence) -> set[str]:
         for device in devices
         for link in links
     }
-    if own <= set(evidence.systems) and len(networks) <= 1:
+    are_known = not evidence.rates or are_measured(_own_parts(model), _measured_parts(model, evidence))
+    if own <= set(evidence.systems) and len(networks) <= 1 and are_known:
         return set()
     ranks = {system.ranks for system in evidence.systems}
     return {"combination"} if model.topology.world_size in ranks else {"combination", "ranks"}
-
-
-def link_inside(group: NodeGroup) -> tuple[str, float]:
-    """Kind and bandwidth of the link inside a node."""
-    up = group.links.scale_up
-    return (up.kind, up.bandwidth) if up else ("pcie", group.links.pcie.bandwidth)

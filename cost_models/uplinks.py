@@ -3,6 +3,8 @@
 Where each rail has a leaf of its own, what comes in comes over that of the rank that it is for: a message changes to
 its rail before it leaves its node (decision 121). So each of these leaves counts by itself what comes in, and the plane
 as one what goes out: of planes with as many nodes each, no leaf sends more than the fullest of its rail receives.
+
+What leaves either of two switches enters the other, so that both take as long as the narrower (decision 124).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -76,6 +78,8 @@ def _uplinks(
     uplinks: list[Uplink] = []
     for level in levels:
         rate = _rate_of_node(topology, fabric, level)
+        if int(fabric.switch_of_node[level].max()) == 1:
+            rate = np.full_like(rate, rate.min())
         factor = np.zeros(len(topology.nodes))
         for k in range(len(factor)):
             own = np.isfinite(rate) & (fabric.group_of_node == k)

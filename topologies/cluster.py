@@ -311,13 +311,24 @@ class NodeGroup(Record):
 
     def node_counts(self, most: int, *, is_alone: bool) -> list[int]:
         """The numbers of nodes, up to `most`, that the group may have with its scale-up domain as it is: any within one
-        domain, if it is the only group of the cluster, then those that fill whole ones. Smaller domains, as `--nodes`
-        makes of other numbers, are other racks."""
+        domain, if it is the only group of the cluster, then those that fill whole ones. For others see
+        `equal_domain`."""
         ranks, up = self.accelerators.count, self.links.scale_up
         domain = ranks if up is None or up.domain is None else up.domain
         of_domain = math.lcm(domain, ranks) // ranks
         parts = range(1, min(of_domain, most + 1)) if is_alone else ()
         return [*parts, *range(of_domain, most + 1, of_domain)]
+
+    def equal_domain(self, nodes: int) -> int | None:
+        """The ranks of each of the fewest equal scale-up domains that so many nodes make, where they are more than one
+        of the group's and do not fill several; None where they do, or make none (see `equal_domains`)."""
+        ranks, up = self.accelerators.count, self.links.scale_up
+        domain = ranks if up is None or up.domain is None else up.domain
+        most = domain // ranks
+        if domain % ranks or nodes <= most or nodes % most == 0:
+            return None
+        share = equal_domains(nodes, most)
+        return None if share is None else share * ranks
 
 
 class NetworkLevel(Record):
@@ -431,6 +442,17 @@ class Topology(Record):
     def is_one_domain(self) -> bool:
         """Whether all ranks are on one node, or in one scale-up domain of several."""
         return self.node_count == 1 or (len(self.nodes) == 1 and self.nodes[0].domain_ranks >= self.world_size)
+
+    def resized(self, index: int, nodes: int) -> "Topology":
+        """The cluster with another number of nodes in a group, as `--nodes` makes it: alone and more than one scale-up
+        domain, they are in equal ones where they do not fill those of the group. Not checked."""
+        groups = list(self.nodes)
+        group = groups[index].model_copy(update={"count": nodes})
+        if len(groups) == 1 and group.links.scale_up and (domain := group.equal_domain(nodes)) is not None:
+            scale_up = group.links.scale_up.model_copy(update={"domain": domain})
+            group = group.model_copy(update={"links": group.links.model_copy(update={"scale_up": scale_up})})
+        groups[index] = group
+        return self.model_copy(update={"nodes": tuple(groups)})
 
     def fingerprint(self) -> str:
         """A content hash over all fields."""

@@ -17,23 +17,22 @@ from scipy import stats
 
 from benchmarks.accuracy import mlperf
 from benchmarks.accuracy.mlperf import Configuration
-from cost_models.coefficients import LeftOut, MeasuredSystem
+from cost_models.coefficients import LeftOut, MeasuredRates, MeasuredSystem
 from cost_models.error_bars import COVERAGE, ONE_SIDED_90
-from cost_models.step_evidence import GUARANTEED_BY, link_inside
+from cost_models.measured_rates import rates_of
+from cost_models.step_evidence import GUARANTEED_BY
 
 
 def system_of(case: Configuration) -> MeasuredSystem:
     """The system of a configuration."""
-    cluster = case.system
-    group = cluster.nodes[0]
-    crosses = group.domain_ranks < cluster.world_size and group.links.scale_out is not None
-    return MeasuredSystem(
-        device=group.accelerators.device,
-        link=link_inside(group)[0],
-        network=group.links.scale_out.kind if crosses and group.links.scale_out else None,
-        nodes=case.nodes,
-        ranks=cluster.world_size,
-    )
+    rates = _rates_of(case)
+    ranks = case.system.world_size
+    return MeasuredSystem(device=rates.device, link=rates.link, network=rates.network, nodes=case.nodes, ranks=ranks)
+
+
+def _rates_of(case: Configuration) -> MeasuredRates:
+    group = case.system.nodes[0]
+    return rates_of(group, crosses=group.domain_ranks < case.system.world_size)
 
 
 PARTS: dict[str, Callable[[MeasuredSystem], object]] = {
@@ -133,6 +132,11 @@ def errors(folder: Path) -> tuple[PartError, ...]:
 def measured_systems(folder: Path) -> tuple[MeasuredSystem, ...]:
     """The systems of the rows that a target holds for, in their order."""
     return tuple(dict.fromkeys(system_of(case) for case in mlperf.believed(folder).configuration))
+
+
+def measured_rates(folder: Path) -> tuple[MeasuredRates, ...]:
+    """How fast their devices, links and networks were, in the same order."""
+    return tuple(dict.fromkeys(_rates_of(case) for case in mlperf.believed(folder).configuration))
 
 
 def residual_90(folder: Path) -> float:

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from cost_models.workload.optimizers import Optimizer
 from topologies.documents import Record
+from topologies.flops import Flops
 
 NEWER = Field(exclude_if=lambda value: not value)
 """A coefficient that plans already written do not know: files without it keep their fingerprint."""
@@ -85,6 +86,21 @@ class MeasuredSystem(Record):
     ranks: int
 
 
+class MeasuredRates(Record):
+    """Rates of an accelerator on which whole steps were measured, and of its links; one direction."""
+
+    device: str
+    hbm_bytes_per_s: float
+    flops: Flops
+    link: str
+    """Kind of link inside a node."""
+    link_bytes_per_s: float
+    network: str | None = None
+    """Kind of link between nodes; None where one scale-up domain held all."""
+    network_bytes_per_s: float | None = None
+    """For each accelerator, of all cards that serve it, or its share of the one that does."""
+
+
 class LeftOut(Record):
     """How far steps were off on systems that the fit had not seen, each left out in turn."""
 
@@ -112,3 +128,5 @@ class StepEvidence(Record):
     systems: Annotated[tuple[MeasuredSystem, ...], NEWER] = ()
     """The combinations that were measured; unset: any of these parts."""
     left_out: Annotated[tuple[LeftOut, ...], NEWER] = ()
+    rates: Annotated[tuple[MeasuredRates, ...], NEWER] = ()
+    """How fast the devices, links and networks were that were measured; unset: any of their kinds."""

@@ -16,7 +16,6 @@ from typing import Literal
 from cost_models.workload.models import Workload
 from planner.capacity.candidates import Candidate
 from planner.capacity.prices import Bill, PriceSheet, bill
-from planner.capacity.size_searches import resized
 from planner.capacity.sizing import DEFAULT_MAX_NODES, Sizing, group_index, size
 from planner.formulation.policy import Policy, policy_document
 from planner.planning.integer_solution import Solver
@@ -103,7 +102,7 @@ class ClusterChoice:
         if not candidate.ranks:
             return Bill(None, None)
         return bill(
-            resized(self.case.topology, group_index(self.case.topology, self.case.group), candidate.nodes), self.sheet
+            self.case.topology.resized(group_index(self.case.topology, self.case.group), candidate.nodes), self.sheet
         )
 
 
@@ -168,7 +167,7 @@ def _faults(cases: Sequence[Case]) -> list[Fault]:
     seen: list[tuple[Topology, Workload]] = []
     for case in cases:
         try:
-            content = resized(case.topology, group_index(case.topology, case.group), 1), case.workload
+            content = case.topology.resized(group_index(case.topology, case.group), 1), case.workload
         except InputError as error:
             faults += error.faults
             continue

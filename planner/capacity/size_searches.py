@@ -33,13 +33,6 @@ class Interrupted(Exception):  # noqa: N818 - no error
     """The user has seen enough."""
 
 
-def resized(topology: Topology, index: int, nodes: int) -> Topology:
-    """The cluster with another number of nodes in a group; not checked."""
-    groups = list(topology.nodes)
-    groups[index] = groups[index].model_copy(update={"count": nodes})
-    return topology.model_copy(update={"nodes": tuple(groups)})
-
-
 @dataclass
 class _SizeWatch:
     """Hears of a search and ends it as soon as the target is met or proven out of reach."""
@@ -186,7 +179,7 @@ class SizeSearches:
 
     def longest_target_s(self, max_nodes: int) -> float:
         """The longest target of all sizes: that of the largest one, which has the largest batch."""
-        return self._target_of(resized(self.topology, self.index, max_nodes).world_size)
+        return self._target_of(self.topology.resized(self.index, max_nodes).world_size)
 
     def _question(self, tiers: Sequence[PlacementTier], nodes: int) -> Question:
         """What is asked of so many nodes."""
@@ -204,7 +197,7 @@ class SizeSearches:
 
     def _grown(self, nodes: int) -> Topology:
         try:
-            return Topology.model_validate(resized(self.topology, self.index, nodes).model_dump(mode="json"))
+            return Topology.model_validate(self.topology.resized(self.index, nodes).model_dump(mode="json"))
         except ValidationError as error:
             message = str(error.errors()[0]["msg"]).removeprefix("Value error, ")
             raise InputError.at(self.topology.name, message) from None

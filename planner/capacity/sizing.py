@@ -17,7 +17,8 @@ from cost_models.workload.checkpoints import in_words
 from cost_models.workload.models import Workload
 from planner.capacity.candidates import Candidate, descend
 from planner.capacity.size_floor import size_floor
-from planner.capacity.size_searches import Interrupted, SizeSearches, resized
+from planner.capacity.size_searches import Interrupted, SizeSearches
+from planner.capacity.sizes import Sizes, count_of_nodes
 from planner.document.plan import Plan
 from planner.formulation.dense_choices import expect_one_strategy
 from planner.formulation.policy import Policy, policy_document
@@ -69,9 +70,10 @@ def size(
 
     `target_samples_per_s` and the longest step `max_step_s` are by the estimate; both None: that the tables fit is
     enough. `group` names the node group that is sized (needed where there are several); its own count does not matter.
-    Sizes are all within one scale-up domain, then whole domains, up to `max_nodes`; those that a workload's towers
-    divide. With `each_tier` the memories that the policy allows and the cluster has are left out one by one, then all
-    of them.
+    Sizes are all within one scale-up domain, then whole domains, up to `max_nodes`; and, where the group is the only
+    one, those between the smallest of these that does and the next below it that make equal domains of at least half
+    of the nodes, as `--nodes` takes them. Of all of them those that a workload's towers divide. With `each_tier` the
+    memories that the policy allows and the cluster has are left out one by one, then all of them.
 
     A fixed global batch is a fixed job (strong scaling); a batch per rank grows with the cluster.
 
@@ -97,7 +99,8 @@ def size(
     counts = topology.nodes[index].node_counts(max_nodes, is_alone=len(topology.nodes) == 1)
     if not counts:
         raise InputError.at("max nodes", f"{max_nodes} is below the nodes of one scale-up domain")
-    counts = [nodes for nodes in counts if divides(workload, resized(topology, index, nodes))] or counts
+    counts = [nodes for nodes in counts if divides(workload, topology.resized(index, nodes))] or counts
+    sizes = Sizes(topology, index, workload, tuple(counts), max_nodes)
     tell, is_over = progress or (lambda *_: None), stop or (lambda: False)
     longest_s = math.inf if max_step_s is None else max_step_s
     priced = priced_as_run(workload, allowed)
@@ -126,7 +129,7 @@ def size(
     for label, tiers in _variants(topology, allowed, each_tier=each_tier):
         if sizings and is_over():
             break
-        sizings.append(_sized(searches, label, tiers, counts, tell))
+        sizings.append(_sized(searches, label, tiers, sizes, tell))
         if (
             len(sizings) == 1
             and searches.input_error
@@ -167,54 +170,71 @@ def _sized(
     searches: "SizeSearches",
     label: str,
     tiers: tuple[PlacementTier, ...],
-    counts: Sequence[int],
+    sizes: Sizes,
     tell: Progress,
 ) -> Sizing:
-    seen: dict[int, Candidate] = {}
-
-    def suffices(position: int) -> bool:
-        if position not in seen:
-            if searches.is_over():
-                raise Interrupted
-            tell(f"{label}: {_nodes(counts[position])}", None, None)
-            seen[position] = searches.judge(tiers, counts[position])
-        return seen[position].suffices
-
-    notes = list(input_warnings(searches.workload, searches.policy, searches.topology))
+    judged: dict[int, Candidate] = {}
     finished = True
     try:
-        descend(suffices, seen, len(counts) - 1)
+        _judge(searches, label, tiers, sizes, tell, judged)
     except Interrupted:
         finished = False
-    least = min((position for position, candidate in seen.items() if candidate.suffices), default=None)
-    answer, plan = None, None
+    least, answer, plan = _least(judged), None, None
+    cluster = searches.topology if least is None else searches.topology.resized(searches.index, least)
+    notes = list(input_warnings(searches.workload, searches.policy, cluster))
     if least is not None:
         if finished:
-            tell(f"{label}: the plan for {_nodes(counts[least])}", None, None)
-        answer, plan = searches.finished(tiers, seen[least])
-        notes += _oddities(seen, least)
+            tell(f"{label}: the plan for {count_of_nodes(least)}", None, None)
+        answer, plan = searches.finished(tiers, judged[least])
+        notes += [*sizes.words_of(least), *_oddities(judged, least)]
         if searches.policy.exchange == "auto":
             notes.append(_exchange_note(plan))
         if searches.policy.checkpointing == "auto" and plan.dense is not None:
             notes.append(f"checkpointing auto: {in_words(plan.dense.checkpointing)} at the answer")
-        seen[least] = answer
-    if not finished:
-        notes.append("interrupted: not all sizes were judged")
-    return Sizing(label, tiers, answer, plan, tuple(seen[key] for key in sorted(seen)), tuple(notes), finished)
+        judged[least] = answer
+    notes += sizes.words_of_skipped(least) if finished else ["interrupted: not all sizes were judged"]
+    return Sizing(label, tiers, answer, plan, tuple(judged[key] for key in sorted(judged)), tuple(notes), finished)
 
 
-def _nodes(count: int) -> str:
-    return f"{count:,} node{'s' * (count != 1)}"
+def _judge(
+    searches: "SizeSearches",
+    label: str,
+    tiers: tuple[PlacementTier, ...],
+    sizes: Sizes,
+    tell: Progress,
+    judged: dict[int, Candidate],
+) -> None:
+    """Judge sizes until the smallest that does is known, by their number of nodes. Raises Interrupted."""
+
+    def descend_among(counts: Sequence[int]) -> None:
+        seen: dict[int, Candidate] = {}
+
+        def suffices(position: int) -> bool:
+            if position not in seen:
+                if searches.is_over():
+                    raise Interrupted
+                tell(f"{label}: {count_of_nodes(counts[position])}", None, None)
+                seen[position] = judged[counts[position]] = searches.judge(tiers, counts[position])
+            return seen[position].suffices
+
+        descend(suffices, seen, len(counts) - 1)
+
+    descend_among(sizes.whole)
+    if between := sizes.between(_least(judged)):
+        descend_among(between)
 
 
-def _oddities(seen: dict[int, Candidate], least: int) -> Iterable[str]:
-    """Words for what a reader would not expect."""
-    above = [
-        candidate.nodes for position, candidate in sorted(seen.items()) if position > least and not candidate.suffices
-    ]
+def _least(judged: dict[int, Candidate]) -> int | None:
+    """The smallest size that does."""
+    return min((nodes for nodes, candidate in judged.items() if candidate.suffices), default=None)
+
+
+def _oddities(judged: dict[int, Candidate], least: int) -> Iterable[str]:
+    """Words for what a reader would not expect of sizes by their number of nodes."""
+    above = [nodes for nodes, candidate in sorted(judged.items()) if nodes > least and not candidate.suffices]
     if above:
         yield f"more nodes do not always do: {', '.join(map(str, above))} are rejected"
-    below = [candidate for position, candidate in sorted(seen.items()) if position < least and not candidate.is_proven]
+    below = [each for nodes, each in sorted(judged.items()) if nodes < least and not each.is_proven]
     if below:
         nodes = ", ".join(str(candidate.nodes) for candidate in below)
         yield f"{nodes} nodes are rejected without proof: a longer search (--effort) may find that they do"

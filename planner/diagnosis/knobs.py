@@ -263,10 +263,12 @@ def _nodes(now: PlanningInputs, index: int, group: NodeGroup, bytes_short: Float
     topology, ranks = now.topology, group.accelerators.count
     most = group.count + min(group.count * (MOST_GROWTH - 1), (MOST_RANKS - topology.world_size) // ranks)
     alone = len(topology.nodes) == 1
-    counts = [count for count in group.node_counts(most, is_alone=alone) if count > group.count]
+    whole = set(group.node_counts(most, is_alone=alone))
+    others = range(group.count + 1, most + 1) if alone else sorted(whole)
+    counts = [count for count in others if count > group.count and (count in whole or group.equal_domain(count))]
     of = "" if alone else f" in group {group.name}"
     if now.workload.towers is not None or now.workload.trained_by_shampoo is not None:  # whose groups are alike
-        grown_to = {count: _with_group(topology, index, {"count": count}) for count in counts}
+        grown_to = {count: topology.resized(index, count) for count in counts}
         counts = [count for count, grown in grown_to.items() if _divides(now.workload, grown)]
     if not counts:
         return
@@ -274,7 +276,7 @@ def _nodes(now: PlanningInputs, index: int, group: NodeGroup, bytes_short: Float
     def at(step: int) -> Change | None:
         count = counts[step - 1]
         try:
-            grown = Topology.model_validate(_with_group(topology, index, {"count": count}).model_dump(mode="json"))
+            grown = Topology.model_validate(topology.resized(index, count).model_dump(mode="json"))
         except ValidationError:
             return None
         flags = f"--nodes {count}" if alone else f"--set topology.nodes.{index}.count={count}"

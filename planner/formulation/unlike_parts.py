@@ -4,7 +4,8 @@ What a rank receives is estimated as that of holders spread evenly over all rank
 node group cannot be taken apart by what is under the switches above it, as what is narrowest of its level. Both hold
 where parts are alike (decision 82). What leaves the leaves of a plane of rails is estimated as if these were one
 switch, which holds where messages can change rails inside a node (decision 99); so is what comes in where nodes have
-unlike numbers of rails (decision 121).
+unlike numbers of rails (decision 121). What leaves either of two switches enters the other, however unlike they are;
+of three or more, holders outside of a small one load it more than is estimated (decision 124).
 
 Where a software's kernels were measured on some of the devices alone, those of the others look better than they are
 (decision 106).
@@ -12,11 +13,14 @@ Where a software's kernels were measured on some of the devices alone, those of 
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from cost_models.coefficients import device_coefficients
 from cost_models.switch_fill import by_switch_fill, unlike_fills
 from cost_models.uplinks import oversubscribed_levels
 from cost_models.workload.models import Workload
 from topologies.cluster import NodeGroup, Topology
+from topologies.fabric import Fabric
 
 SIMULATED = "the simulated step counts what each of them has"
 
@@ -27,16 +31,25 @@ def unlike_parts(topology: Topology, *, in_groups: bool = False) -> Iterator[str
     if topology.is_one_domain:
         return
     if len({(group.domain_ranks, _card_bytes_per_s(group)) for group in topology.nodes}) > 1:
+        of_cards = {(group.domain_ranks, _card_bytes_per_s(group, alone=True)) for group in topology.nodes}
+        what = "unlike cards or domains" if len(of_cards) > 1 else "unlike links to their cards"
         yield (
-            "node groups have unlike cards or domains, and ranks are estimated to receive as if tables were spread"
+            f"node groups have {what}, and ranks are estimated to receive as if tables were spread"
             f" evenly over them; {SIMULATED}"
         )
-    for level, nodes in unlike_fills(topology if in_groups else by_switch_fill(topology)):
-        name, sizes = topology.network.levels[level].name, " and ".join(map(str, nodes))
+    by_busiest = dict(unlike_fills(topology if in_groups else by_switch_fill(topology)))
+    for level, nodes in by_busiest.items():
         yield (
-            f"switches of level {name} have {sizes} nodes, and all uplinks are estimated by the busiest of a node"
+            f"{_switches(topology, level, nodes)}, and all uplinks are estimated by the busiest of a node"
             f" group; {SIMULATED}; make the nodes under the smaller switch a node group of their own"
         )
+    for level in sorted(set(oversubscribed_levels(topology)) - by_busiest.keys()):
+        nodes_of_switch = np.bincount(Fabric(topology).switch_of_node[level]).tolist()
+        if len(nodes_of_switch) > 2 and len(nodes := sorted(set(nodes_of_switch))) > 1:
+            yield (
+                f"{_switches(topology, level, nodes)}, and what the others exchange with the smallest is estimated as"
+                f" if tables were spread evenly; {SIMULATED}, up to a third more of random placements"
+            )
     lonely = [group.name for group in topology.nodes if group.links.scale_up is None and _cards(group) > 1]
     if topology.network.rails and lonely and 0 in oversubscribed_levels(topology):
         yield (
@@ -49,6 +62,10 @@ def unlike_parts(topology: Topology, *, in_groups: bool = False) -> Iterator[str
             f"nodes have {' and '.join(map(str, rails))} rails, and leaves of all rails are estimated as one switch;"
             f" {SIMULATED}"
         )
+
+
+def _switches(topology: Topology, level: int, nodes: list[int]) -> str:
+    return f"switches of level {topology.network.levels[level].name} have {' and '.join(map(str, nodes))} nodes"
 
 
 def unlike_kernels(topology: Topology, workload: Workload) -> Iterator[str]:
@@ -69,7 +86,12 @@ def _cards(group: NodeGroup) -> int:
     return 0 if cards is None else min(cards.count, group.accelerators.count)
 
 
-def _card_bytes_per_s(group: NodeGroup) -> float:
-    """Of each accelerator, where all of a node exchange."""
+def _card_bytes_per_s(group: NodeGroup, *, alone: bool = False) -> float:
+    """Of each accelerator, where all of a node exchange: no more than its own link, where that carries it; of the cards
+    `alone` whatever they hang on."""
     cards = group.links.scale_out
-    return 0.0 if cards is None else cards.count * cards.bandwidth / group.accelerators.count
+    if cards is None:
+        return 0.0
+    if alone:
+        return cards.count * cards.bandwidth / group.accelerators.count
+    return group.scale_out_bytes_per_s / max(1, group.accelerators.count // cards.count)

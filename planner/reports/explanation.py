@@ -34,6 +34,7 @@ from planner.reports.words import (
     render_floor,
     render_mixing,
     render_roots,
+    render_warnings,
     resource_words,
 )
 from topologies.sentences import counted
@@ -122,6 +123,7 @@ def _render_head(plan: Plan, model: CostModel, console: "Console") -> None:
     render_floor(plan, model, console)
     render_roots(plan.objective, model, console)
     console.print()
+    render_warnings(plan, console)
     render_drift(plan, console)
     render_mixing(plan, model, console)
     render_error_bar(plan.objective, console)

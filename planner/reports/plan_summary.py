@@ -33,6 +33,7 @@ from planner.reports.words import (
     render_floor,
     render_mixing,
     render_roots,
+    render_warnings,
     resource_words,
 )
 from topologies.sentences import counted
@@ -51,9 +52,7 @@ def render(plan: Plan, console: "Console") -> None:
     cluster = f"{topology.name}: {tables}, {counted(ranks, 'rank')} on {counted(nodes, 'node')}"
     console.print(f"{workload.name} on {cluster}, {counted(workload.batch(ranks), 'sample')} a step")
     console.print()
-    for warning in plan.provenance.warnings:
-        console.print(f"Warning: {warning}.")
-        console.print()
+    render_warnings(plan, console)
     if plan.objective is None:
         _render_no_plan(plan, console)
         return

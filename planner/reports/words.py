@@ -103,6 +103,13 @@ def crowded(plan: Plan) -> str | None:
     )
 
 
+def render_warnings(plan: Plan, console: "Console") -> None:
+    """Print what a reader must know of how the plan's inputs go together."""
+    for warning in plan.provenance.warnings:
+        console.print(f"Warning: {warning}.")
+        console.print()
+
+
 def render_drift(plan: Plan, console: "Console") -> None:
     """Print why the simulated step is much shorter or longer than the estimate, where it is."""
     if (words := drift_words(plan)) is not None:

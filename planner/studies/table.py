@@ -8,6 +8,7 @@ import pandas as pd
 
 from planner.capacity.prices import bill
 from planner.formulation.software import software_warnings
+from planner.formulation.unlike_parts import unlike_parts
 from planner.studies.execution import Done
 from planner.studies.fields import StudyField
 from planner.studies.findings import findings
@@ -50,6 +51,8 @@ def results(grid: Grid, done: Iterable[Done]) -> StudyResults:
     warned = dict.fromkeys(
         words for each in inputs for words in software_warnings(each.workload, each.policy, each.topology)
     )
+    for each in inputs:
+        warned |= dict.fromkeys(unlike_parts(each.topology, in_groups=each.policy.replicas is not None))
     has_rules = any(each.policy.replicas is not None and each.policy.replicas.rules for each in inputs)
     told = findings(table, study, has_rules=has_rules)
     sentences = (*(f"Warning: {words}." for words in warned), *told)

@@ -51,11 +51,12 @@ def test_coefficients_without_rows_of_their_own_are_as_unsure_as_their_priors() 
 
 
 def test_shipped_evidence_is_what_the_data_give() -> None:
-    """Residual, systems, rows and errors of left-out parts, in the software's file."""
+    """Residual, systems, their rates, rows and errors of left-out parts, in the software's file."""
     shipped = software_coefficients("hugectr").steps
     assert shipped is not None
     assert shipped.residual_90 == pytest.approx(new_systems.residual_90(FACTS), rel=0.05)
     assert shipped.systems == new_systems.measured_systems(FACTS)
+    assert shipped.rates == new_systems.measured_rates(FACTS)
     assert set(shipped.devices) == {system.device for system in shipped.systems}
     assert shipped.rows == int(mlperf.cases(FACTS).gated.sum())
     ours = {each.part: each for each in shipped.left_out}

@@ -123,3 +123,61 @@ def test_switches_that_sum_nothing_change_no_band() -> None:
             told(name, 4096, f"nodes.0.count={nodes}", *more) for more in ([], ["network.in_network_reduction=sharp"])
         ]
         assert both[0] == both[1]
+
+
+_H100, _PCIE = ("dgx-h100", "nodes.0.count=8"), ("h100-pcie-8", "nodes.0.count=1")
+
+
+@pytest.mark.parametrize(
+    ("system", "override", "part", "words"),
+    [
+        (_H100, "links.scale_out.bandwidth=5GB/s", "network", "infiniband of 5 GB/s for each accelerator"),
+        (_H100, "links.scale_out.bandwidth=100GB/s", "network", "infiniband of 63 GB/s for each accelerator"),
+        (_H100, "links.scale_out.count=4", "network", "infiniband of 25 GB/s for each accelerator"),
+        (_H100, "links.pcie.bandwidth=20GB/s", "network", "infiniband of 20 GB/s for each accelerator"),
+        (_H100, "links.scale_up.bandwidth=200GB/s", "link", "nvlink4 of 200 GB/s"),
+        (_H100, "accelerators.hbm.bandwidth=2TB/s", "device", "HBM of 2 TB/s"),
+        (_H100, "accelerators.flops.fp16=300TFLOP/s", "device", "300 TFLOP/s in fp16"),
+        (_PCIE, "links.pcie.bandwidth=15GB/s", "link", "pcie of 15 GB/s"),
+    ],
+)
+def test_another_rate_of_a_measured_kind_is_named(
+    system: tuple[str, str], override: str, part: str, words: str
+) -> None:
+    """Each in turn: cards (their own rate, their number, and the links that they wait for), fabric, HBM, arithmetic."""
+    name, nodes = system
+    plain, new = told(name, 4096, nodes), told(name, 4096, nodes, f"nodes.0.{override}")
+    assert plain.error_90 == pytest.approx(EVIDENCE.residual_90)
+    assert new.error_90 == pytest.approx(ERRORS[part])
+    assert not new.is_enough
+    assert f"none with {words};" in new.words
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "links.scale_out.bandwidth=48GB/s",
+        "links.scale_up.bandwidth=430GB/s",
+        "accelerators.hbm.bandwidth=3.2TB/s",
+        "accelerators.flops.fp16=950TFLOP/s",
+        "accelerators.flops.fp8=1TFLOP/s",
+        "accelerators.hbm.capacity=96GB",
+    ],
+)
+def test_a_rate_that_is_near_or_not_used_changes_nothing(override: str) -> None:
+    """Within a tenth; arithmetic in another format than the model's."""
+    name, nodes = _H100
+    assert told(name, 4096, nodes) == told(name, 4096, nodes, f"nodes.0.{override}")
+
+
+def test_cards_that_nothing_crosses_have_no_rate() -> None:
+    """On one node."""
+    assert told("dgx-h100", 4096) == told("dgx-h100", 4096, "nodes.0.links.scale_out.bandwidth=1GB/s")
+
+
+def test_rates_of_two_systems_together_are_a_new_combination() -> None:
+    """PCIe at the rate of the L40s' beside an H100 that had twice of it: either was measured, not both."""
+    name, nodes = _PCIE
+    new = told(name, 4096, nodes, "nodes.0.links.pcie.bandwidth=31.5GB/s")
+    assert new.error_90 == pytest.approx(ERRORS["combination"])
+    assert "other systems of such parts" in new.words

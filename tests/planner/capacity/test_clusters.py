@@ -10,7 +10,6 @@ from planner import plan
 from planner.capacity.clusters import Case, ClusterChoice, ClusterQuestion, ranked, size_all
 from planner.capacity.prices import PriceSheet, bill
 from planner.capacity.size_floor import size_floor
-from planner.capacity.size_searches import resized
 from planner.capacity.sizing import size
 from planner.formulation.policy import Policy
 from tests.oracles.instances import node_group, topology, workload
@@ -44,7 +43,7 @@ def rates(case: Case) -> dict[int, float]:
     """Samples per second of every size."""
     found = {}
     for nodes in range(1, MOST_NODES + 1):
-        one = resized(case.topology, 0, nodes)
+        one = case.topology.resized(0, nodes)
         planned = plan(one, case.workload, **QUICK, simulate=False)
         assert planned.objective is not None
         found[nodes] = case.workload.batch(one.world_size) / planned.objective.step_s
@@ -98,7 +97,7 @@ def test_the_best_is_the_best_of_every_size_of_every_case(
         for case, speeds in zip(CASES, all_rates, strict=True)
         for nodes, rate in speeds.items()
         if rate >= target
-        for one in [resized(case.topology, 0, nodes)]
+        for one in [case.topology.resized(0, nodes)]
         for cost in [bill(one)]
     ]
     prices = [None, *sorted({price for _, price, _ in every} | {3.9})]
@@ -189,12 +188,12 @@ def test_cases_that_are_the_same_are_refused() -> None:
     """The count of the group that is sized makes no difference; another group's does."""
     one = CASES[0]
     with pytest.raises(InputError, match="is the same as another case"):
-        size_all([one, Case("again", resized(one.topology, 0, 5), MODEL)], ClusterQuestion(max_nodes=1))
+        size_all([one, Case("again", one.topology.resized(0, 5), MODEL)], ClusterQuestion(max_nodes=1))
     mixed = topology(node_group("a", nodes=1, ranks=2), node_group("b", nodes=1, ranks=2))
     with pytest.raises(InputError, match="name the one to size: a, b"):
         size_all([one, Case("mixed", mixed, MODEL)], ClusterQuestion(max_nodes=1))
     found = size_all(
-        [Case("one", mixed, MODEL, "a"), Case("two", resized(mixed, 1, 2), MODEL, "a")],
+        [Case("one", mixed, MODEL, "a"), Case("two", mixed.resized(1, 2), MODEL, "a")],
         ClusterQuestion(max_nodes=1),
         effort=0,
         gap=0.5,

@@ -9,10 +9,12 @@ from planner import plan
 from planner.capacity.candidates import Candidate, descend
 from planner.capacity.size_floor import size_floor
 from planner.capacity.sizing import Sizing, size
+from planner.document.planned import planned_inputs
 from planner.formulation.policy import Policy
 from planner.planning import integer_solution
 from planner.planning.integer_solution import Solver
 from tests.oracles.instances import node_group, topology, workload
+from topologies.cluster import Topology
 from topologies.errors import InputError
 from topologies.loading import load_topology
 
@@ -118,13 +120,13 @@ def test_interrupted_says_what_it_knows() -> None:
 
 
 def test_whole_scale_up_domains_and_parts_of_one() -> None:
-    """A domain of two nodes: sizes are one, and even ones."""
+    """A domain of two nodes: sizes are one, and even ones, beyond which odd ones make domains of a node each."""
     group = node_group("a", nodes=2, ranks=2)
     links = group["links"]
     assert isinstance(links, dict)
     links["scale_up"] = {"kind": "nvlink3", "bandwidth": "300GB/s", "domain": 4}
     (found,) = size(topology(group), MODEL, target_samples_per_s=OUT_OF_REACH, max_nodes=7, each_tier=False)
-    assert {one.nodes for one in found.candidates} <= {1, 2, 4, 6}
+    assert {one.nodes for one in found.candidates} <= {1, 2, 4, 6, 7}
     (part,) = size(topology(group), MODEL, max_nodes=1, each_tier=False)
     assert part.answer is not None
     assert part.answer.nodes == 1
@@ -137,6 +139,57 @@ def test_a_part_of_a_rack_may_be_enough() -> None:
     (found,) = size(load_topology("gb200-nvl72"), load_workload("dlrm-dcnv2"), each_tier=False, effort=0)
     assert found.answer is not None
     assert found.answer.nodes == 1
+
+
+def racks() -> Topology:
+    """A rack of six nodes with two ranks each in one scale-up domain."""
+    group = node_group("a", nodes=6, ranks=2, hbm_bytes=0.2e9, ddr_bytes=1e6)
+    links = group["links"]
+    assert isinstance(links, dict)
+    links["scale_up"] = {"kind": "nvlink3", "bandwidth": "300GB/s", "domain": 12}
+    return topology(group)
+
+
+SPLIT = [{"rows": 1_000_000, "dim": 64, "pooling_factor": 5}] * 10
+"""2.6 GB: somewhat more than a rack has, where some is for other things."""
+
+
+def test_equal_domains_of_parts_of_racks_are_sizes_too() -> None:
+    """What needs a little more than a rack is not said to need two: 8 nodes are two domains of 4, as `--nodes` makes
+    them; 7 make none, which is said."""
+    found = size(racks(), workload(SPLIT), each_tier=False, max_nodes=12)[0]
+    assert found.answer is not None
+    assert found.answer.nodes == 8
+    assert {7, 11} & {one.nodes for one in found.candidates} == set()
+    assert "8 nodes: 2 scale-up domains of 8 ranks each, fewer than the topology's domains have" in found.notes
+    assert any(note.startswith("7 nodes were not tried: they make no equal scale-up domains") for note in found.notes)
+    assert found.plan is not None
+    assert planned_inputs(found.plan)[0] == racks().resized(0, 8)
+
+
+def test_sizes_beyond_the_last_rack_are_tried_as_well() -> None:
+    """Up to 11 nodes, with one whole rack: 8, 9 and 10."""
+    found = size(racks(), workload([*SPLIT, *SPLIT[:6]]), each_tier=False, max_nodes=11)[0]
+    assert found.answer is None
+    assert {6, 10} <= {one.nodes for one in found.candidates} <= {1, 2, 3, 4, 5, 6, 8, 9, 10}
+    assert any(note.startswith("7 and 11 nodes were not tried") for note in found.notes)
+
+
+def test_domains_of_one_of_several_groups_stay_as_they_are() -> None:
+    """Whole racks alone; what is between is said not to be tried."""
+    rack = racks().nodes[0]
+    both = topology(node_group("b", nodes=1, ranks=2, hbm_bytes=0.2e9, ddr_bytes=1e6))
+    mixed = both.model_copy(update={"nodes": (*both.nodes, rack)})
+    (found,) = size(mixed, workload([*SPLIT, *SPLIT[:6]]), group="a", each_tier=False, max_nodes=12)
+    assert found.answer is not None
+    assert found.answer.nodes == 12
+    assert any(note.startswith("7 to 11 nodes were not tried: they do not fill whole") for note in found.notes)
+
+
+@pytest.mark.parametrize("nodes", [1, 9, 18, 20, 22, 32, 36, 54, 100])
+def test_a_resized_rack_is_what_nodes_makes(nodes: int) -> None:
+    """Byte for byte the cluster of `--nodes`."""
+    assert load_topology("gb200-nvl72").resized(0, nodes) == load_topology("gb200-nvl72", nodes=nodes)
 
 
 def test_several_groups_need_a_name() -> None:

@@ -170,21 +170,21 @@ def test_the_guess_is_the_first_step_that_adds_the_missing_bytes(memory: MemoryT
     assert knob.guess == 1 or added(knob.guess - 1) < short
 
 
-def test_nodes_come_in_whole_domains() -> None:
-    """A scale-up domain of four accelerators over nodes of two: nodes are added in pairs, up to 64 times as many."""
+def test_nodes_come_in_equal_domains() -> None:
+    """A scale-up domain of six accelerators over nodes of two: of three nodes, or of two, up to 64 times as many."""
     group = node_group("g", nodes=2)
-    group["links"] = {**group["links"], "scale_up": {"kind": "nvlink3", "bandwidth": "300GB/s", "domain": 4}}  # type: ignore[dict-item]
+    group["links"] = {**group["links"], "scale_up": {"kind": "nvlink3", "bandwidth": "300GB/s", "domain": 6}}  # type: ignore[dict-item]
     knob = _of_kind(_knobs(topology(group)), "nodes")
     counts = []
-    for step in (1, 2, knob.most):
+    for step in (1, 2, 3, knob.most):
         change = knob.at(step)
         assert change is not None
         counts.append(change.inputs.topology.nodes[0].count)
         assert change.flags == f"--nodes {counts[-1]}"
-    assert counts == [4, 6, 128]
+    assert counts == [3, 4, 6, 128]
     knob = _of_kind(_knobs(topology({**group, "count": 1})), "nodes")
     grown = [knob.at(step) for step in (1, 2)]
-    assert [change.inputs.topology.nodes[0].count for change in grown if change is not None] == [2, 4]
+    assert [change.inputs.topology.nodes[0].count for change in grown if change is not None] == [2, 3]
 
 
 def test_no_more_ranks_than_can_be_planned_for() -> None:

@@ -1,12 +1,17 @@
 """Plans say where the estimate of exchanges is rough, and there alone."""
 
+import io
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from planner import load_topology, load_workload, plan, verify
+from planner.capacity.sizing import size
+from planner.diagnosis.explanation import Explainer
 from planner.document.plan import Plan
 from planner.formulation.unlike_parts import unlike_kernels
+from planner.reports.explanation import render_plan
 from tests.oracles.instances import node_group, topology, workload
 
 TABLES = [{"rows": 10_000, "dim": 64, "pooling_factor": 1} for _ in range(8)]
@@ -36,12 +41,43 @@ def test_unlike_cards_or_domains_are_a_warning(other: dict[str, Any]) -> None:
     assert not verify(found)
 
 
+def test_unlike_links_to_alike_cards_are_a_warning() -> None:
+    """Cards are no faster than the links of the accelerators that they serve; where those reach them past these links,
+    nothing is unlike."""
+    group: dict[str, Any] = node_group("b")
+    slow = {**group["links"]["pcie"], "bandwidth": "2GB/s"}
+    for carries, words in ((True, ["node groups have unlike links to their cards"]), (False, [])):
+        pcie = {**slow, "carries_scale_out": carries}
+        found = planned(node_group("a"), {**group, "links": {**group["links"], "pcie": pcie}})
+        assert [each.split(",")[0] for each in found.provenance.warnings] == words
+
+
+def test_explanations_say_it_too() -> None:
+    """As plans do."""
+    found, output = planned(node_group("a"), node_group("b", nic_bytes_per_s=3e9)), io.StringIO()
+    render_plan(found, Explainer(found).plan(), Console(file=output, width=200))
+    assert f"Warning: {found.provenance.warnings[0]}." in output.getvalue()
+
+
+def test_sizes_say_it_of_the_answer() -> None:
+    """Of as many nodes as do, whatever the topology has: five or more under leaves of four, two of which are unlike."""
+    group = node_group("a", nodes=1, ranks=2, hbm_bytes=0.15e9, ddr_bytes=1e6, remote_bytes=1e6)
+    cluster = topology(group, levels=[(2, 4.0)])
+    (found,) = size(cluster, workload([{"rows": 1_000_000, "dim": 64}] * 3), each_tier=False, effort=0)
+    assert found.answer is not None
+    assert found.plan is not None
+    assert found.answer.nodes % 2
+    (words,) = found.plan.provenance.warnings
+    assert "switches of level l0 have 1 and 2 nodes" in words
+    assert words in found.notes
+
+
 @pytest.mark.parametrize(("nodes", "below"), [(3, 2), (5, 4), (7, 3)])
 def test_switches_of_unlike_fill_are_told_apart(nodes: int, below: int) -> None:
     """A lone node under a leaf sends as much as it does, and the others as theirs do; stated as a group of its own it
-    comes to the same."""
+    comes to the same. Beside several others, what they exchange with it is a warning."""
     found = planned(node_group("a", nodes=nodes), nodes_below=below, oversubscription=4.0)
-    assert found.provenance.warnings == ()
+    assert len(found.provenance.warnings) == (nodes > 2 * below)
     assert abs(exceeds(found)) < 0.1
     assert not verify(found)
     stated = node_group("a", nodes=nodes - nodes % below), node_group("b", nodes=nodes % below)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import yaml
 
 from planner.studies.findings import best_point
 from planner.studies.grid import Grid
@@ -12,6 +13,7 @@ from planner.studies.results import StudyResults
 from planner.studies.study import Limit
 from planner.studies.table import broken_constraints, measured_steps, on_frontier, unbeaten
 from topologies.errors import InputError
+from topologies.loading import load_topology
 
 NODES = "topology.nodes.0.count"
 Computed = Callable[..., StudyResults]
@@ -29,6 +31,17 @@ def test_figures_agree_with_each_other(computed: Computed) -> None:
         assert row["gap"] == pytest.approx(row["step_s"] / row["lower_bound_s"] - 1)
         assert 0 < row["hbm_used_bytes"] < row["hbm_capacity_bytes"]
         assert all(0 <= row[name] < 0.1 for name in found.gains)
+
+
+def test_clusters_of_unlike_parts_are_a_warning(computed: Computed, tmp_path: Path) -> None:
+    """Once, of the points that have such; alike ones have none."""
+    groups = [{**load_topology("dgx-a100-80").nodes[0].model_dump(mode="json"), "name": name} for name in ("a", "b")]
+    cluster = tmp_path / "mixed.yaml"
+    cluster.write_text(yaml.safe_dump({"name": "mixed", "nodes": groups}))
+    axis = "topology.nodes.1.links.scale_out.bandwidth"
+    for rates, warned in ((["25GB/s"], 0), (["25GB/s", "12.5GB/s", "6GB/s"], 1)):
+        found = computed(topology=str(cluster), axes={axis: rates})
+        assert sum("node groups have unlike cards or domains" in each for each in found.findings) == warned
 
 
 def test_unknown_prices_stay_unknown(computed: Computed) -> None:
