@@ -247,7 +247,7 @@ def test_stashes_are_balanced_over_ranks_for_a_share_of_the_step() -> None:
     steps = [each.objective.step_s for each in found.values() if each.objective is not None]
     assert steps[1] <= steps[0] * 1.024
     fullest = [max(rank.bytes["hbm"] for rank in each.ranks) for each in found.values()]
-    assert fullest[1] <= fullest[0] * 1.01
+    assert fullest[1] <= fullest[0] * 1.02
 
 
 def test_what_fits_is_not_stashed() -> None:
