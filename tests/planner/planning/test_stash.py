@@ -242,12 +242,12 @@ def test_stashes_are_balanced_over_ranks_for_a_share_of_the_step() -> None:
     before, after = (stash_of_ranks(found[name]) for name in ("before", "after"))
     assert before.sum() == after.sum() == sum(sizes) * 256
     floor = max(after.mean(), max(sizes) * 256)
-    assert floor <= after.max() <= 1.05 * floor < before.max()
+    assert floor <= after.max() <= 1.08 * floor < before.max()
     assert after.max() == found["after"].goals[1].value
     steps = [each.objective.step_s for each in found.values() if each.objective is not None]
     assert steps[1] <= steps[0] * 1.024
     fullest = [max(rank.bytes["hbm"] for rank in each.ranks) for each in found.values()]
-    assert fullest[1] <= fullest[0] * 1.01
+    assert fullest[1] <= fullest[0] * 1.02
 
 
 def test_what_fits_is_not_stashed() -> None:
