@@ -1,6 +1,7 @@
 """What switches that sum save is named, with what it is costed by."""
 
 import io
+from functools import cache
 
 import pytest
 from rich.console import Console
@@ -17,6 +18,7 @@ from topologies.loading import load_topology
 SHARP = "network.in_network_reduction=sharp"
 
 
+@cache
 def planned(nodes: int, *overrides: str) -> Plan:
     """DLRM-DCNv2 with HugeCTR."""
     workload = load_workload("dlrm-dcnv2", overrides=["software=hugectr"])
