@@ -27,7 +27,7 @@ def model() -> StepModel:
 
 @pytest.fixture(scope="module")
 def split() -> Plan:
-    return planner.plan(CLUSTER, workload(TABLES), tiers=["hbm", "ddr_split"])
+    return planner.plan(CLUSTER, workload(TABLES), tiers=["hbm", "ddr_split"], effort=0)
 
 
 def whole(model: StepModel, tier: int, share: float) -> Blocks:
