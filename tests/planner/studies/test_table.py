@@ -158,7 +158,10 @@ def test_measured_rows_name_one_point(grid: Callable[..., Grid], at: dict[str, o
 def test_groups_of_ranks_are_compared_with_one_world(computed: Computed) -> None:
     """Which is faster, and by how much, follows from the table; memory is that of the whole cluster."""
     settings = {"policy.replicas.layout": ["intra"], "policy.replicas.sync_every": [1, 100]}
-    found = computed(axes={"policy.runtime": ["torchrec"], NODES: [1, 2], "policy.replicas.factor": [1, 2], **settings}, search=UNPLAYED)
+    found = computed(
+        axes={"policy.runtime": ["torchrec"], NODES: [1, 2], "policy.replicas.factor": [1, 2], **settings},
+        search=UNPLAYED,
+    )
     by = {(row["nodes"], row["policy.replicas.factor"], row["policy.replicas.sync_every"]): row for row in found.rows}
     for nodes in (1, 2):
         world, groups = by[nodes, 1, 1], by[nodes, 2, 100]
@@ -176,7 +179,9 @@ def test_groups_of_ranks_are_compared_with_one_world(computed: Computed) -> None
 
 def test_groups_alone_are_compared_with_nothing(computed: Computed) -> None:
     """Without one world there is no baseline, and no sentence."""
-    found = computed(axes={"policy.runtime": ["torchrec"], NODES: [1], "policy.replicas.factor": [2, 4]}, search=UNPLAYED)
+    found = computed(
+        axes={"policy.runtime": ["torchrec"], NODES: [1], "policy.replicas.factor": [2, 4]}, search=UNPLAYED
+    )
     assert not any("one world" in text.lower() for text in found.findings)
 
 
