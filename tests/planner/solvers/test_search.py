@@ -31,7 +31,7 @@ def problem_of(model: StepModel, policy: Policy) -> Problem:
 
 @pytest.fixture(scope="module")
 def problem() -> Problem:
-    return problem_of(StepModel(load_topology("zionex"), load_workload("synthetic:30@seed=3")), Policy())
+    return problem_of(StepModel(load_topology("zionex"), load_workload("synthetic:40@seed=3")), Policy())
 
 
 @pytest.fixture(scope="module")
