@@ -31,7 +31,9 @@ def varied() -> Simulation:
 
 def prefetched() -> Simulation:
     """Tables in host memory, their caches filled beside the computation."""
-    return _played({"pipeline": "prefetch"}, policy=Policy(tiers=("ddr_cached", "ddr")))
+    return _played(
+        {"pipeline": "prefetch"}, policy=Policy(tiers=("ddr_cached", "ddr"), shardings=("table_row_wise", "grid_shard"))
+    )
 
 
 def waiting_for_data() -> Simulation:
@@ -53,7 +55,6 @@ def _played(
 ) -> Simulation:
     group = node_group("a", nodes=2, hbm_bytes=8e9, ddr_bytes=40e9)
     group["links"] = {**group["links"], "front_end": {"kind": "ethernet", "count": 1, "bandwidth": "12.5GB/s"}}
-    found = plan(
-        topology(group), workload(TABLES, global_batch=262_144, dense=DENSE, **fields), policy=policy, effort=0
-    )
+    model = workload(TABLES, global_batch=262_144, dense=DENSE, **fields)
+    found = plan(topology(group), model, policy=policy, effort=0, gap=1.0, simulate=False)
     return simulate_plan(found, steps=3, conditions=conditions)

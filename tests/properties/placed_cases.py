@@ -25,6 +25,7 @@ from cost_models.shards import (
 )
 from cost_models.simulator.simulation import simulate
 from cost_models.stages import VectorExchange
+from cost_models.workload.models import Workload
 from tests.oracles.instances import node_group, topology, workload
 from topologies.cluster import Topology
 from topologies.loading import load_topology
@@ -58,11 +59,15 @@ class Case:
     replicas: Replicas | None = None
     exchange: VectorExchange = "flat"
 
+    @cached_property
+    def workload(self) -> Workload:
+        """The tables in the job."""
+        return workload(self.tables, **self.fields)
+
     @property
     def model(self) -> CostModel:
         """The physical model."""
-        asked = workload(self.tables, **self.fields)
-        return cost_model("physical", self.cluster, asked, exchange=self.exchange, replicas=self.replicas)
+        return cost_model("physical", self.cluster, self.workload, exchange=self.exchange, replicas=self.replicas)
 
     def with_more(self, more: dict[str, dict[str, object]]) -> "Case":
         """The same with other values of some fields within these."""
@@ -76,7 +81,7 @@ class Case:
     @cached_property
     def played_s(self) -> float:
         """The step by the simulator."""
-        return simulate(self.cluster, workload(self.tables, **self.fields), self.placed, steps=1).step_s
+        return simulate(self.cluster, self.workload, self.placed, steps=1).step_s
 
 
 @st.composite

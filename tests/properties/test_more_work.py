@@ -71,7 +71,7 @@ def on_the_wire(case: Case, word: Dtype) -> Case:
     return case.with_more({"communication": {"forward": word, "backward": word}, "dense": dense})
 
 
-@settings(max_examples=20, deadline=None, derandomize=True)
+@settings(max_examples=10, deadline=None, derandomize=True)
 @given(case=cases())
 def test_every_wider_format_on_the_wire(case: Case) -> None:
     """With vectors and gradients in the next wider format that is encoded, or that is not, it is not shorter."""
@@ -82,7 +82,7 @@ def test_every_wider_format_on_the_wire(case: Case) -> None:
             expect_no_shorter(wider, narrower)
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=25, deadline=None, derandomize=True)
 @given(case=wide_cases())
 def test_every_wider_format_on_the_wire_of_tables_anywhere(case: Case) -> None:
     """With them in the next wider format of the same family it is not estimated shorter."""

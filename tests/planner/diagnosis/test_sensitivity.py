@@ -156,7 +156,9 @@ def test_links_that_cards_wait_for_are_what_helps() -> None:
     from topologies.loading import load_topology
 
     overrides = ["nodes.0.links.pcie.bandwidth=10GB/s"]
-    found = plan(load_topology("dgx-h100", nodes=2, overrides=overrides), "dlrm-dcnv2", effort=0, simulate=False)
+    found = plan(
+        load_topology("dgx-h100", nodes=2, overrides=overrides), "dlrm-dcnv2", effort=0, gap=1.0, simulate=False
+    )
     helpful = [gain.resource for gain in gains(planned_model(found), placed_shards(found))]
     assert helpful[0] == "PCIe bandwidth"
     assert "scale-out bandwidth" not in helpful

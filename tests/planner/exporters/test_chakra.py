@@ -48,7 +48,7 @@ def sixteen(**fields: Any) -> Simulation:
     policy = Policy.model_validate({"tables": rules} | fields)
     tables = [*simulations.TABLES, {"rows": 80_000, "dim": 16}, {"rows": 3_000_000, "dim": 64}]
     work = workload(tables, global_batch=65_536, dense=simulations.DENSE, pipeline="sparse-dist")
-    found = plan(load_topology("dgx-a100-80", nodes=2), work, policy=policy, effort=0, simulate=False)
+    found = plan(load_topology("dgx-a100-80", nodes=2), work, policy=policy, effort=0, gap=1.0, simulate=False)
     return simulate_plan(found)
 
 
@@ -72,7 +72,7 @@ def through_towers_of_two_nodes() -> Simulation:
     tables = [{"rows": 50_000, "dim": 64}] * 8
     work = workload(tables, global_batch=65_536, dense=simulations.DENSE, towers={"count": 2})
     cluster, policy = load_topology("dgx-a100-80", nodes=4), Policy(exchange="sptt")
-    return simulate_plan(plan(cluster, work, policy=policy, effort=0, simulate=False))
+    return simulate_plan(plan(cluster, work, policy=policy, effort=0, gap=1.0, simulate=False))
 
 
 MAKERS: dict[str, Callable[[], Simulation]] = {

@@ -220,7 +220,7 @@ def test_of_a_large_cluster_a_sample_holds_the_critical_rank() -> None:
     from planner import plan
 
     tables = [{"rows": 20_000, "dim": 64}, {"rows": 30_000, "dim": 64}]
-    found = plan(topology(node_group("a", nodes=12)), workload(tables), effort=1)
+    found = plan(topology(node_group("a", nodes=12)), workload(tables), effort=0, gap=1.0)
     slow = simulate_plan(found, conditions=Conditions(slow_ranks={13: 3.0}))
     ranks = sample(slow, MOST_RANKS)
     assert critical_rank(slow) == 13

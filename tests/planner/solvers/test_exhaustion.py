@@ -65,7 +65,7 @@ def test_whether_anything_fits_is_known() -> None:
     for problem, best_s in tiny_optima(0, 45)[::2]:
         incumbent = Incumbent(Bound(0.0, Fluid(problem).no_multipliers(), None), SearchLimits(), lambda *_: None)
         search = ExhaustiveSearch(problem, incumbent)
-        search.renew(5)
+        search.renew(2)
         tried = search.whatever_fits()
         if tried is None:
             continue

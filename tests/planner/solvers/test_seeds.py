@@ -25,7 +25,7 @@ LIMITS = SearchLimits(gap=0.0, effort=1, pattern_work=1e7, branch_nodes=20)
 
 @pytest.fixture(scope="module")
 def problem() -> Problem:
-    model = StepModel(load_topology("zionex"), load_workload("synthetic:40@seed=3"))
+    model = StepModel(load_topology("zionex"), load_workload("synthetic:20@seed=3"))
     return build_problem(model, enumerate_options(model, Policy()))
 
 

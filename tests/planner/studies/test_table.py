@@ -16,6 +16,7 @@ from topologies.errors import InputError
 from topologies.loading import load_topology
 
 NODES = "topology.nodes.0.count"
+UNPLAYED = {"simulate": False}
 Computed = Callable[..., StudyResults]
 
 
@@ -130,7 +131,7 @@ def test_findings_are_true_of_the_table(computed: Computed) -> None:
     text = " ".join(found.findings)
     assert "3 points: 2 planned, 1 do not fit" in text
     assert "Along hbm capacity, the tables fit from 40 GB." in text
-    scaling = computed(axes={NODES: [1, 2, 4]})
+    scaling = computed(axes={NODES: [1, 2, 4]}, search=UNPLAYED)
     speeds = [row["samples_per_s"] for row in scaling.rows]
     assert f"per rank it is highest at 8, and {speeds[2] / speeds[0] / 4:.0%} of that at 32" in " ".join(
         scaling.findings
@@ -145,6 +146,7 @@ def test_measured_steps_stand_beside_their_point(computed: Computed) -> None:
             {"at": {NODES: 1}, "step_s": "2ms", "source": "a log"},
             {"at": {NODES: 2}, "step_s": "1ms", "source": "a log"},
         ],
+        search=UNPLAYED,
     )
     assert [row["measured_samples_per_s"] for row in found.rows] == pytest.approx([8192 / 2e-3, 8192 / 1e-3])
     ratio = found.rows[1]["samples_per_s"] / found.rows[0]["samples_per_s"] / 2
@@ -169,7 +171,10 @@ def test_measured_rows_name_one_point(grid: Callable[..., Grid], at: dict[str, o
 def test_groups_of_ranks_are_compared_with_one_world(computed: Computed) -> None:
     """Which is faster, and by how much, follows from the table; memory is that of the whole cluster."""
     settings = {"policy.replicas.layout": ["intra"], "policy.replicas.sync_every": [1, 100]}
-    found = computed(axes={"policy.runtime": ["torchrec"], NODES: [1, 2], "policy.replicas.factor": [1, 2], **settings})
+    found = computed(
+        axes={"policy.runtime": ["torchrec"], NODES: [1, 2], "policy.replicas.factor": [1, 2], **settings},
+        search=UNPLAYED,
+    )
     by = {(row["nodes"], row["policy.replicas.factor"], row["policy.replicas.sync_every"]): row for row in found.rows}
     for nodes in (1, 2):
         world, groups = by[nodes, 1, 1], by[nodes, 2, 100]
@@ -187,7 +192,9 @@ def test_groups_of_ranks_are_compared_with_one_world(computed: Computed) -> None
 
 def test_groups_alone_are_compared_with_nothing(computed: Computed) -> None:
     """Without one world there is no baseline, and no sentence."""
-    found = computed(axes={"policy.runtime": ["torchrec"], NODES: [1], "policy.replicas.factor": [2, 4]})
+    found = computed(
+        axes={"policy.runtime": ["torchrec"], NODES: [1], "policy.replicas.factor": [2, 4]}, search=UNPLAYED
+    )
     assert not any("one world" in text.lower() for text in found.findings)
 
 
@@ -201,7 +208,7 @@ def test_rules_of_replicas_are_an_axis(computed: Computed) -> None:
             **copies,
             "policy.replicas.rules": [[], [{"tables": "t0", "factor": 4}]],
         },
-        search={"gap": 0.1, "simulate": False},
+        search={"gap": 0.1, "effort": 0, **UNPLAYED},
     )
     assert [row["status"] in ("optimal", "feasible") for row in found.rows] == [True] * 4
     one, ruled, two, more = (row["stage_replica_sync_s"] for row in found.rows)

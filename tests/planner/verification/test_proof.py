@@ -24,7 +24,7 @@ def planned() -> Plan:
         node_group("a", ranks=4, hbm_bytes=0.55e9, ddr_bytes=20e9), node_group("b", ranks=2, hbm_bytes=0.3e9)
     )
     tables = [{"rows": 400_000 * (1 + i % 5), "dim": 64, "zipf_alpha": 1.05} for i in range(8)]
-    return plan(cluster, workload(tables), effort=1, gap=0.0)
+    return plan(cluster, workload(tables), effort=0, gap=0.0)
 
 
 def with_changes(document: Plan, **changes: Any) -> Plan:
@@ -125,7 +125,7 @@ def by_branching() -> Plan:
     """Few tables, many ways to cut them: the bound is proven by branching."""
     cluster = topology(node_group("a", ranks=4), node_group("b", ranks=2, hbm_bytes=0.5e9))
     tables = [{"rows": 20_000 * (1 + i * i % 5), "dim": 64, "pooling_factor": 1 + 3 * i % 11} for i in range(4)]
-    found = plan(cluster, workload(tables), gap=0.0, effort=1, simulate=False)
+    found = plan(cluster, workload(tables), gap=0.0, effort=0, simulate=False)
     assert found.proof is not None
     assert found.proof.branching is not None
     assert verify(found) == []

@@ -25,7 +25,7 @@ TABLES = [
 @pytest.fixture(scope="module")
 def found() -> Plan:
     """Some of it below HBM, on two nodes of two ranks."""
-    return plan(topology(node_group("a", nodes=2, hbm_bytes=0.9e9)), workload(TABLES), effort=0)
+    return plan(topology(node_group("a", nodes=2, hbm_bytes=0.9e9)), workload(TABLES), effort=0, gap=1.0)
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +109,7 @@ def test_the_head_says_how_good_the_plan_is(found: Plan, page: Page) -> None:
 
 def test_many_ranks_are_areas() -> None:
     """Thousands of bars would take a browser seconds to draw."""
-    many = plan(topology(node_group("a", nodes=40, ranks=8)), workload(TABLES), effort=0)
+    many = plan(topology(node_group("a", nodes=40, ranks=8)), workload(TABLES), effort=0, gap=1.0)
     page = plan_page(many)
     (outline,) = chart(page, "ranks").views[0].data
     assert len(outline["y"]) == 320
