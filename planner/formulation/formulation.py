@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field, replace
 
 from cost_models.model import CostModel
+from cost_models.shards import HBM, HBM_MIXED
 from planner.formulation.allowed_choices import AllowedChoices
 from planner.formulation.option_space import EVERY_CUT, Cuts
 from planner.formulation.options import CacheFractions, Options, build_problem, enumerate_options
@@ -45,7 +46,13 @@ class Formulation:
 
     def with_every_cut(self) -> "Formulation":
         """The same with every column cut."""
-        return Formulation.of(self.model, self.options.choices, self.options.fractions, EVERY_CUT)
+        return self.with_cuts(EVERY_CUT)
+
+    def with_cuts(self, cuts: Cuts) -> "Formulation":
+        """The same with these column cuts; itself where it has them."""
+        if cuts == self.options.cuts:
+            return self
+        return Formulation.of(self.model, self.options.choices, self.options.fractions, cuts)
 
     def with_fractions(self, fractions: CacheFractions) -> "Formulation":
         """The same with other sizes of caches."""
@@ -61,6 +68,17 @@ class Formulation:
         only = choices.shardings & False
         only[:, sharding] = True
         return Formulation.of(self.model, replace(choices, shardings=only), self.options.fractions, self.options.cuts)
+
+    def without_precision_caches(self) -> "Formulation | None":
+        """The same without caches of full precision of tables that HBM may hold without one, with as many column cuts
+        as can be searched then; None where there are no such tables, or tables have variants to choose from."""
+        choices = self.options.choices
+        bare = choices.tiers[:, HBM_MIXED] & choices.tiers[:, HBM]
+        if choices.variants is not None or not bare.any():
+            return None
+        tiers = choices.tiers.copy()
+        tiers[bare, HBM_MIXED] = False
+        return Formulation.of(self.model, replace(choices, tiers=tiers), self.options.fractions)
 
     def at_protocols(self, protocols: tuple[int, ...]) -> "Formulation":
         """The same at other protocols of the cost model; itself where it is at them."""

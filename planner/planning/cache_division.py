@@ -189,18 +189,23 @@ def _ranks_and_shares(problem: Problem, block: int, place: int, part: float) -> 
 
 def _at_fractions(old: Formulation, placement: Placement, new: Formulation, fractions: Floats) -> Placement:
     """The placement with every cached table at its new share [T]: the same blocks of the new options."""
+    options = old.options
+    share, of_table = options.cache_fraction, fractions[options.table]
+    return among_options(old, placement, new, np.where((share > 0) & (of_table > 0), of_table, share))
+
+
+def among_options(old: Formulation, placement: Placement, new: Formulation, share: Floats) -> Placement:
+    """The placement among new options, which have the same cuts of each table and tier that it uses: each of the old
+    options [O] at a share of the rows that is among the new. Raises KeyError where it is not."""
     options, problem, new_options = old.options, old.problem, new.options
     option = problem.block_option[placement.item_block]
-    table = options.table[option]
-    share = np.where(options.cache_fraction[option] > 0, fractions[table], options.cache_fraction[option])
-    share = np.where(share > 0, share, options.cache_fraction[option])
     start = {
         (int(new_options.profile[o]), int(new_options.tier[o]), float(new_options.cache_fraction[o])): o
         for o in _group_starts(new_options)[::-1].tolist()
     }
     place_in_group = option - np.maximum.accumulate(_marked(_group_starts(options), len(options.table)))[option]
-    keys = zip(options.profile[option].tolist(), options.tier[option].tolist(), share.tolist(), strict=True)
-    new_option = np.array([start[key] for key in keys]) + place_in_group
+    of_item = (options.profile[option].tolist(), options.tier[option].tolist(), share[option].tolist())
+    new_option = np.array([start[key] for key in zip(*of_item, strict=True)]) + place_in_group
     block = new.problem.block_start[new_option] + placement.item_block - problem.block_start[option]
     return Placement(block, placement.item_place)
 

@@ -25,6 +25,7 @@ from planner.planning.exchanges import PlannedUnder, planned_under_each
 from planner.planning.following import Following, FormerTerms
 from planner.planning.integer_solution import Solver, expect_programme, expect_solver
 from planner.planning.pipeline import Pipeline, Steps
+from planner.planning.precision_caches import no_slower, planned_without
 from planner.planning.question_bound import bound_of_question
 from planner.planning.remedy_finder import RemedyFinder
 from planner.planning.replica_choice import best_of_replicas, of_each_group
@@ -242,8 +243,12 @@ class _Planner:
         heard = progress and _in_whole_steps(progress, model)
         pipeline = Pipeline(question.policy, limits, steps, heard, self.solver, self.seeds, start)
         former_fractions = None if following is None else following.migration.cache_fractions()
+        plain = None if following is not None or former is not None else planned_without(formulation, pipeline)
         if former is None:
-            formulation = pipeline.refined(formulation, former_fractions, clock.has_time)
+            wide, more = formulation, former_fractions
+            if plain is not None:
+                wide, more = formulation.with_cuts(plain.formulation.options.cuts), plain.formulation.options.fractions
+            formulation = pipeline.refined(wide, more, clock.has_time)
         pipeline = replace(pipeline, limits=replace(limits, time_limit_s=clock.left_s()))
         remedies = RemedyFinder(model, question.policy, pipeline.limits, progress)
         if following is not None:
@@ -252,6 +257,8 @@ class _Planner:
         expect_programme(formulation, self.solver)
         tell("the relaxation", None, None)
         searched, robustness = pipeline.planned(formulation), None
+        if plain is not None:
+            searched = no_slower(searched, plain)
         if question.policy.robust is not None:
             searched, robustness = robust(searched, question.policy.robust, pipeline)
         helpful = remedies.of(searched.outcome)
