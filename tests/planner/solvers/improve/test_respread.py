@@ -94,7 +94,7 @@ def test_tables_come_back_where_the_step_above_is_near(start: tuple[Problem, Pla
     single = np.flatnonzero(improver.state.items.units == index.whole[family])
     spread = [item for item in single.tolist() if (table == index.table_of_family[family[item]]).any()]
     dear = sorted(spread, key=lambda item: load[table == index.table_of_family[family[item]]].sum())
-    moved = dear[-40:]
+    moved = dear[-60:]
     numbers = [int(np.flatnonzero(table == index.table_of_family[improver.state.items.family[i]])[0]) for i in moved]
     kept = np.ones(len(improver.state.items.rank), dtype=bool)
     kept[moved] = False
