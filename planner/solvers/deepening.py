@@ -1,5 +1,4 @@
-"""The search of one problem, pass by pass: each begins with what the ones before found, so that more passes are never
-worse than fewer.
+"""The search of one problem, pass by pass: each begins with what the ones before found.
 
 Like iterative deepening, a pass goes on from what the shorter ones left, so that the search may end at any time.
 """
