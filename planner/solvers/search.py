@@ -33,10 +33,10 @@ def solve(
     all placements.
 
     More passes go on from what fewer have found, and a problem is searched with its `restrictions` to the blocks of a
-    mask [B] where these are little or compete (`planner.solvers.portfolio`): as a rule neither ends worse than less. Without a pass (effort 0) the search ends in another way,
-    which may come to a better plan than a pass does. No single move or swap makes the placement better, unless the gap
-    that was asked was reached, time ran out, or the last descent came to the end of its work limit. The `relaxation` of
-    the problem is solved here where nobody has done so.
+    mask [B] where these are little or compete (`planner.solvers.portfolio`): as a rule neither ends worse than less.
+    Without a pass (effort 0) the search ends in another way, which may come to a better plan than a pass does. No
+    single move or swap makes the placement better, unless the gap that was asked was reached, time ran out, or the last
+    descent came to the end of its work limit. The `relaxation` of the problem is solved here where nobody has done so.
     """
     tell = progress or (lambda *_: None)
     if seeds is None:
