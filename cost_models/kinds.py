@@ -27,7 +27,8 @@ from cost_models.software import kernels_of, software_of
 from cost_models.tiers import SHARED_BY
 from cost_models.workload.formats import wire_bytes as wire_bytes_of
 from cost_models.workload.models import Workload
-from topologies.cluster import MemoryTier, NodeGroup, Topology
+from topologies.cluster import NodeGroup, Topology
+from topologies.hardware import MemoryTier
 
 
 @dataclass(frozen=True)

@@ -5,16 +5,8 @@ from dataclasses import dataclass
 
 from cost_models.coefficients import DeviceCoefficients, link_coefficients
 from cost_models.tiers import BELOW_HBM
-from topologies.cluster import (
-    MEMORY_TIERS,
-    DescribedMemory,
-    Memory,
-    MemoryTier,
-    NodeGroup,
-    RemoteHosts,
-    Storage,
-    StorageClass,
-)
+from topologies.cluster import NodeGroup
+from topologies.hardware import MEMORY_TIERS, DescribedMemory, Memory, MemoryTier, RemoteHosts, Storage, StorageClass
 
 IN_FLIGHT_BYTES = 768 * 128
 """Reads over PCIe that an accelerator has under way at once: 10-bit tags (PCIe 4.0) leave 768, a kernel's are of 128

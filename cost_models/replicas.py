@@ -17,9 +17,10 @@ from pydantic import Field, model_validator
 from cost_models.groups import RankGroup
 from cost_models.workload.models import Workload
 from cost_models.workload.table_names import Globs, are_named
-from topologies.cluster import Count, NodeGroup, Topology
+from topologies.cluster import NodeGroup, Topology
 from topologies.documents import Record
 from topologies.errors import InputError
+from topologies.hardware import Count
 from topologies.messages import nearest_name
 from topologies.replica_groups import Layout, group_of
 

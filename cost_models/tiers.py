@@ -12,8 +12,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from topologies.cluster import MEMORY_TIERS as MEMORY_TIERS
-from topologies.cluster import MemoryTier as MemoryTier
+from topologies.hardware import MEMORY_TIERS as MEMORY_TIERS
+from topologies.hardware import MemoryTier as MemoryTier
 
 Limit = Literal["hbm", "dense", "network", "host", "storage"]
 """What a study says limits a step."""

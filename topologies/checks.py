@@ -4,9 +4,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from topologies.cluster import Memory, NodeGroup, Storage, StorageClass, Topology
+from topologies.cluster import NodeGroup, Topology
 from topologies.documents import Document, Key
 from topologies.errors import Fault
+from topologies.hardware import Memory, Storage, StorageClass
 
 _PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 

@@ -9,9 +9,10 @@ from typing import Literal, TypeVar, get_args
 
 import numpy as np
 
-from topologies.cluster import Memory, Nics, NodeGroup, Pcie, RemoteHosts, Storage, StorageClass, Topology
+from topologies.cluster import NodeGroup, Topology
 from topologies.errors import InputError
 from topologies.fabric import Ints
+from topologies.hardware import Memory, Nics, Pcie, RemoteHosts, Storage, StorageClass
 from topologies.sentences import counted
 
 Layout = Literal["intra", "inter"]

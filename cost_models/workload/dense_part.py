@@ -18,9 +18,9 @@ from cost_models.workload.optimizers import (
     DenseOptimizer,
     Shampoo,
 )
-from topologies.cluster import LATER
 from topologies.documents import Record
 from topologies.errors import ConflictError
+from topologies.flops import LATER
 
 Dtype = Annotated[words.Dtype, BeforeValidator(spellings.dtype)]
 ComputeWord = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "mxfp8", "mxint8", "mxfp6", "mxfp4", "mx9", "mx6", "mx4"]

@@ -7,9 +7,9 @@ from typing import Annotated, Literal, Self, get_args
 from pydantic import Field, model_validator
 
 from cost_models.workload.table_names import Globs
-from topologies.cluster import LATER
 from topologies.documents import Record
 from topologies.errors import ConflictError
+from topologies.flops import LATER
 
 DenseStrategyWord = Literal["replicate", "zero1", "zero2", "fsdp"]
 STRATEGY_WORDS: tuple[DenseStrategyWord, ...] = get_args(DenseStrategyWord)

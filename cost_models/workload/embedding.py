@@ -9,9 +9,9 @@ from cost_models.workload.dense_part import Dtype
 from cost_models.workload.mixed_dimensions import MixedDimensions
 from cost_models.workload.optimizers import Optimizer
 from cost_models.workload.table_profile import Whole
-from topologies.cluster import LATER
 from topologies.documents import Record
 from topologies.errors import ConflictError
+from topologies.flops import LATER
 
 
 class Embedding(Record):

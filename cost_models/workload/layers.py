@@ -4,9 +4,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from topologies.cluster import LATER
 from topologies.documents import Record
 from topologies.errors import ConflictError
+from topologies.flops import LATER
 
 Width = Annotated[int, Field(ge=1)]
 Name = Annotated[str, Field(min_length=1, max_length=200)]

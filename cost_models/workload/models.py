@@ -18,9 +18,10 @@ from cost_models.workload.optimizers import Optimizer, Shampoo
 from cost_models.workload.table_profile import Name, TableProfile, Whole
 from cost_models.workload.tower_partition import Tower, partition
 from cost_models.workload.towers import Towers
-from topologies.cluster import LATER, fingerprint
+from topologies.cluster import fingerprint
 from topologies.documents import Record
 from topologies.errors import ConflictError
+from topologies.flops import LATER
 from topologies.units import ByteCount, Seconds, Share
 
 Pipeline = Literal["none", "sparse-dist", "prefetch"]

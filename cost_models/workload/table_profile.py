@@ -10,9 +10,9 @@ from cost_models.workload import compressors, spellings
 from cost_models.workload.dense_part import Dtype
 from cost_models.workload.kernels import KernelSettings
 from cost_models.workload.optimizers import Optimizer
-from topologies.cluster import LATER
 from topologies.documents import Record
 from topologies.errors import ConflictError
+from topologies.flops import LATER
 from topologies.units import Share
 
 Whole = BeforeValidator(spellings.whole_number)

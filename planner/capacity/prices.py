@@ -8,10 +8,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from topologies.cluster import Name, NodeGroup, Topology
+from topologies.cluster import NodeGroup, Topology
 from topologies.document_kinds import expect_kind
 from topologies.documents import Record, did_you_mean, read_yaml, validate
 from topologies.errors import InputError
+from topologies.hardware import Name
 from topologies.shelf import Shelf
 from topologies.sources import is_file
 from topologies.units import DollarsPerHour, DollarsPerJoule, GramsPerJoule, Watts

@@ -7,8 +7,9 @@ from cost_models.model import CostModel
 from cost_models.resources import RESOURCE_KINDS
 from cost_models.shards import BELOW_HBM, MEMORIES, PlacedShards
 from cost_models.workload.table_profile import TableProfile
-from topologies.cluster import Flops, NodeGroup, Topology
+from topologies.cluster import NodeGroup, Topology
 from topologies.documents import Record
+from topologies.flops import Flops
 
 GROWTH = 0.10
 LEAST_GAIN = 0.0005

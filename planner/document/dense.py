@@ -11,8 +11,8 @@ from cost_models.workload.checkpoints import Checkpointing, in_words
 from cost_models.workload.dense_sharding import DenseSharding
 from cost_models.workload.models import Workload
 from planner.document.replicas import Rejected
-from topologies.cluster import LATER
 from topologies.documents import Record
+from topologies.flops import LATER
 
 
 class TrainedDense(DenseSharding):

@@ -7,9 +7,9 @@ from pydantic import Field
 
 from cost_models.model import CostModel
 from cost_models.replicas import ReplicaRule, Replicas, SyncStrategy, groups_in_words
-from topologies.cluster import Count
 from topologies.documents import Record
 from topologies.errors import InputError
+from topologies.hardware import Count
 from topologies.replica_groups import Layout
 
 Rejected = Literal["bound", "plan", "infeasible", "timeout"]

@@ -17,9 +17,10 @@ from cost_models.workload.dense_sharding import (
     ShardedOver,
 )
 from cost_models.workload.models import Workload
-from topologies.cluster import LATER, Topology
+from topologies.cluster import Topology
 from topologies.documents import Record
 from topologies.errors import InputError
+from topologies.flops import LATER
 
 AUTO: Literal["auto"] = "auto"
 

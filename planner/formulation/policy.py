@@ -40,10 +40,11 @@ from planner.formulation.robust_aim import RobustAim, as_aim
 from planner.formulation.runtimes import RUNTIMES, Runtime
 from planner.formulation.stash_words import StashWays
 from planner.formulation.variant_words import VariantChoice
-from topologies.cluster import LATER, Topology
+from topologies.cluster import Topology
 from topologies.document_kinds import expect_kind
 from topologies.documents import Document, Record, read_yaml, validate, with_fields
 from topologies.errors import ConflictError, InputError, shown
+from topologies.flops import LATER
 from topologies.shelf import what_is_missing
 from topologies.sources import is_file, is_pipe
 from topologies.units import MOST_BYTES, Share, parse_fraction, parse_quantity

@@ -13,9 +13,10 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from cost_models.kinds import domains_per_tower
 from cost_models.replicas import ReplicaRule, Replicas, ReplicatedCluster, SyncStrategy
 from cost_models.workload.models import Workload
-from topologies.cluster import Count, Topology
+from topologies.cluster import Topology
 from topologies.documents import Record
 from topologies.errors import InputError
+from topologies.hardware import Count
 from topologies.replica_groups import LAYOUTS, Layout
 
 AUTO: Literal["auto"] = "auto"

@@ -6,9 +6,9 @@ from typing import Annotated, Self
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, model_validator
 
 from cost_models.scenarios import Variance
-from topologies.cluster import LATER
 from topologies.documents import Record
 from topologies.errors import shown
+from topologies.flops import LATER
 from topologies.units import Share
 
 ASSUMED = Variance(pooling_drift=0.1, skew_drift=0.1, slow_rank=1.1)

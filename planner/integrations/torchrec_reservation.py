@@ -8,7 +8,8 @@ from torchrec.distributed.planner.types import Topology as TheirTopology
 
 from cost_models.torchrec.topology import GIB, TorchRecTopology
 from planner.integrations.torchrec_errors import ShardPlannerError
-from topologies.cluster import NodeGroup, Reserve, Topology
+from topologies.cluster import NodeGroup, Topology
+from topologies.hardware import Reserve
 from topologies.units import format_bytes
 
 

@@ -3,7 +3,8 @@
 import textwrap
 from collections.abc import Iterator
 
-from topologies.cluster import DescribedMemory, Memory, Nics, NodeGroup, RemoteHosts, Topology
+from topologies.cluster import NodeGroup, Topology
+from topologies.hardware import DescribedMemory, Memory, Nics, RemoteHosts
 from topologies.sentences import counted
 from topologies.units import format_bytes
 

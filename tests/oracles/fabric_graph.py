@@ -11,8 +11,9 @@ from itertools import pairwise
 
 import networkx as nx
 
-from topologies.cluster import Memory, NodeGroup
+from topologies.cluster import NodeGroup
 from topologies.fabric import Fabric, Vertex
+from topologies.hardware import Memory
 
 SCALE_UP_COST, PCIE_COST, CARD_COST, SWITCH_COST = 1.0, 10.0, 1000.0, 1e-3
 _FREE = {"latency": 0.0, "cost": PCIE_COST}

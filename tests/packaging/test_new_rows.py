@@ -46,7 +46,7 @@ Insertions = Mapping[str, Mapping[str, str]]
 """Of each file, what is put behind the one place where a text stands."""
 
 NEW_MEMORY: Insertions = {
-    "topologies/cluster.py": {
+    "topologies/hardware.py": {
         'MemoryTier = Literal["hbm", "ddr", "ssd", "scm", "remote"': ', "pool"',
         "    scm: Annotated[StorageClass | None, LATER] = None\n": (
             "    pool: Annotated[StorageClass | None, LATER] = None\n"

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 from functools import cache
 
-from topologies.cluster import Accelerators
 from topologies.errors import Fault, InputError
+from topologies.hardware import Accelerators
 from topologies.importers.facts import Fact
 from topologies.importers.merging import Merged
 from topologies.loading import TOPOLOGIES, load_topology
