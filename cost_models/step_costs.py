@@ -83,74 +83,13 @@ class StepCosts(StepMemory):
         `long_tables`: those whose bags a lookup may wait for, by number; unset, as `long_bags` has it."""
         super().__init__(topology, workload, reserve, exchange)
         self.stashes = stashes
-        self._own, replication = own, None
-        if replicas is not None:
-            self.replicas, self.without_error_bars = replicas, "no step of groups of ranks was measured"
-            self.copies_apart = replicas.layout == "inter"
-            if replicas.factor > 1:
-                replication = self._take_group(ReplicatedCluster(topology, replicas.alike(replicas.factor)))
-            topology, workload = self.topology, self.workload
-        else:
-            topology = self.topology = by_switch_fill(topology)
-        self._replication = replication
-        self.tables = self.sent_tables = Tables.of(workload.uncompressed, topology.world_size)  # as base costs are
-        self.loaded_bytes_per_sample = float(self.tables.loaded_bytes_per_sample.sum())
-        """Ids and their lengths: the same whatever variants of these tables `self.tables` has."""
-        self.kinds: tuple[RankKind, ...] = rank_kinds(topology, workload)
-        self.coefficients = StepCoefficients.of(topology, workload, self.cluster)
-        self.peak = Peak(
-            workload.uncompressed,
-            topology.world_size,
-            loads_ids=not self.coefficients.software.ids_arrive_sharded,
-            static_buffers=self.coefficients.software.static_buffers,
-            hbm_bytes=max(float(kind.memory_bytes[MEMORY_HBM]) for kind in self.kinds),
-            sharded=sharded_bytes(topology, workload) if sharding_of(workload).is_sharded else None,
-        )
-        self.batching: Batching = self.peak.batching
-        self.update = DenseUpdate.of(self.by_kinds, self.stated_workload, self.kinds)
-        software = self.coefficients.software
-        self.batch_copy = BatchCopy.of(self.by_kinds, workload, self.kinds, self.batching, software, self.update)
-        meets_rows = self.batch_copy.meets_rows(self.loaded_bytes_per_sample)
-        self.copy_meets_rows = meets_rows if copy_meets_rows is None else copy_meets_rows
-        self.numbers_of_tables = np.arange(len(self.tables.rows))
-        if long_tables is None:
-            long_tables = long_bags.long_tables(self.tables, self.kinds, self.batching)
-        self.schedule = Schedule(
-            topology,
-            workload,
-            self.kinds,
-            self.coefficients.software,
-            replication,
-            has_towers=has_towers(topology, workload, exchange),
-            copies=replicas if replication is not None or (self.copies > 1).any() else None,
-            update=self.update,
-            copy_meets_rows=self.copy_meets_rows,
-            stashes=stashes,
-            long_tables=long_tables,
-        )
-        self.kind_of_rank, self.node_of_rank = self.schedule.kind_of_rank, self.schedule.node_of_rank
-        self.stages, self.columns, self.hidden = self.schedule.stages, self.schedule.columns, self.schedule.hidden
-        self._averaging: Averaging | None = None
-        if replication is not None and REPLICA_SYNC in self.stages:
-            lines, world = self.schedule.lines[REPLICA_SYNC], topology.world_size
-            self._averaging = Averaging(replication, lines, self.tables, self.own_blocks, self.batching, world)
-        of_lines = REPLICA_SYNC, *EXCHANGE_OF
-        self.protocol_stages = tuple(stage for stage in self.schedule.collectives if stage in of_lines)
-        self.protocol_stages += (COPY_CONTENTION,) * self.copy_meets_rows
-        answers_apart = CACHE_FETCH in self.schedule.stage_of_term and first_answer_s(self.kinds) > 0
-        self.protocol_stages += (CACHE_FETCH,) * answers_apart
-        self.protocol_stages += (PREFETCH,) * (self.schedule.is_prefetched and bool(self.schedule.columns_ahead))
-        inputs = topology, workload, self.tables, self.kinds, self.batching, self.schedule, software, replication
-        self.base = StepBase(*inputs, answers_apart)
-        parts = tuple(model.even_tables for _, model in self.models_by_copies)
-        self.base.let_others_run_beside_the_dense_part(self._even_updates_s(), parts)
-        for _, model in self.models_by_copies:
-            model.cut_shares = self.base.cut_shares or {"dense": 1.0}
-        self._beside: Floats = self.base.constants  # without the latencies of exchanges
-        self._base_loads: Floats = self.base.loads
-        self._unshared_loads: Floats = self.base.unshared
-        self._answer_loads: Floats = self.base.answers
-        self.device_begins: Floats = self.base.begins
+        self._own = own
+        self._replication = self._take_replicas(replicas)
+        self._take_ranks()
+        self._take_batches(copy_meets_rows)
+        self._take_schedule(replicas, long_tables)
+        self.protocol_stages = self._stages_of_lines()
+        self._take_base()
         if not self.schedule.has_towers and replicas is None:
             exchanging = [stage for stage in self.protocol_stages if stage in EXCHANGE_OF]
             self.exchanged = Exchanged.among(self.schedule, self.kinds, exchanging, self.tables)
@@ -162,6 +101,96 @@ class StepCosts(StepMemory):
         of_rank = np.array([kind.memory_bytes for kind in self.kinds], dtype=float)[self.kind_of_rank]
         self.pool_bytes = pool_bytes(of_rank, self.memories, self.memory_pool_of_rank)
         self._hold_tables()
+
+    def _take_replicas(self, replicas: Replicas | None) -> Replication | None:
+        """Become the costs of one group of ranks where there are several, and what their sums take beyond it."""
+        if replicas is None:
+            self.topology = by_switch_fill(self.topology)
+            return None
+        self.replicas, self.without_error_bars = replicas, "no step of groups of ranks was measured"
+        self.copies_apart = replicas.layout == "inter"
+        if replicas.factor == 1:
+            return None
+        return self._take_group(ReplicatedCluster(self.topology, replicas.alike(replicas.factor)))
+
+    def _take_ranks(self) -> None:
+        """Know tables, kinds of ranks, coefficients, and what else takes memory."""
+        topology, workload = self.topology, self.workload
+        self.tables = self.sent_tables = Tables.of(workload.uncompressed, topology.world_size)  # as base costs are
+        self.loaded_bytes_per_sample = float(self.tables.loaded_bytes_per_sample.sum())
+        """Ids and their lengths: the same whatever variants of these tables `self.tables` has."""
+        self.numbers_of_tables = np.arange(len(self.tables.rows))
+        self.kinds: tuple[RankKind, ...] = rank_kinds(topology, workload)
+        self.coefficients = StepCoefficients.of(topology, workload, self.cluster)
+        self.peak = Peak(
+            workload.uncompressed,
+            topology.world_size,
+            loads_ids=not self.coefficients.software.ids_arrive_sharded,
+            static_buffers=self.coefficients.software.static_buffers,
+            hbm_bytes=max(float(kind.memory_bytes[MEMORY_HBM]) for kind in self.kinds),
+            sharded=sharded_bytes(topology, workload) if sharding_of(workload).is_sharded else None,
+        )
+
+    def _take_batches(self, copy_meets_rows: bool | None) -> None:
+        """Know batches, how they come to the devices, and the dense update."""
+        self.batching: Batching = self.peak.batching
+        self.update = DenseUpdate.of(self.by_kinds, self.stated_workload, self.kinds)
+        software = self.coefficients.software
+        self.batch_copy = BatchCopy.of(self.by_kinds, self.workload, self.kinds, self.batching, software, self.update)
+        meets_rows = self.batch_copy.meets_rows(self.loaded_bytes_per_sample)
+        self.copy_meets_rows = meets_rows if copy_meets_rows is None else copy_meets_rows
+
+    def _take_schedule(self, replicas: Replicas | None, long_tables: tuple[int, ...] | None) -> None:
+        """Know the stages of a step, their resources, and how groups of ranks are averaged."""
+        topology, workload, replication = self.topology, self.workload, self._replication
+        if long_tables is None:
+            long_tables = long_bags.long_tables(self.tables, self.kinds, self.batching)
+        self.schedule = Schedule(
+            topology,
+            workload,
+            self.kinds,
+            self.coefficients.software,
+            replication,
+            has_towers=has_towers(topology, workload, self.exchange),
+            copies=replicas if replication is not None or (self.copies > 1).any() else None,
+            update=self.update,
+            copy_meets_rows=self.copy_meets_rows,
+            stashes=self.stashes,
+            long_tables=long_tables,
+        )
+        self.kind_of_rank, self.node_of_rank = self.schedule.kind_of_rank, self.schedule.node_of_rank
+        self.stages, self.columns, self.hidden = self.schedule.stages, self.schedule.columns, self.schedule.hidden
+        self._averaging: Averaging | None = None
+        if replication is not None and REPLICA_SYNC in self.stages:
+            lines, world = self.schedule.lines[REPLICA_SYNC], topology.world_size
+            self._averaging = Averaging(replication, lines, self.tables, self.own_blocks, self.batching, world)
+
+    @property
+    def _answers_apart(self) -> bool:
+        """Whether the first answer of a memory is waited for in a line of its own."""
+        return CACHE_FETCH in self.schedule.stage_of_term and first_answer_s(self.kinds) > 0
+
+    def _stages_of_lines(self) -> tuple[str, ...]:
+        """The stages that take one of several lines each."""
+        of_lines = REPLICA_SYNC, *EXCHANGE_OF
+        stages = tuple(stage for stage in self.schedule.collectives if stage in of_lines)
+        stages += (COPY_CONTENTION,) * self.copy_meets_rows
+        stages += (CACHE_FETCH,) * self._answers_apart
+        return stages + (PREFETCH,) * (self.schedule.is_prefetched and bool(self.schedule.columns_ahead))
+
+    def _take_base(self) -> None:
+        """Know what a step costs whatever is placed."""
+        inputs = self.topology, self.workload, self.tables, self.kinds, self.batching, self.schedule
+        self.base = StepBase(*inputs, self.coefficients.software, self._replication, self._answers_apart)
+        parts = tuple(model.even_tables for _, model in self.models_by_copies)
+        self.base.let_others_run_beside_the_dense_part(self._even_updates_s(), parts)
+        for _, model in self.models_by_copies:
+            model.cut_shares = self.base.cut_shares or {"dense": 1.0}
+        self._beside: Floats = self.base.constants  # without the latencies of exchanges
+        self._base_loads: Floats = self.base.loads
+        self._unshared_loads: Floats = self.base.unshared
+        self._answer_loads: Floats = self.base.answers
+        self.device_begins: Floats = self.base.begins
 
     def _hold_tables(self) -> None:
         """Know what tables take beyond base costs, which are known: here nothing more."""
