@@ -176,7 +176,7 @@ class CostsAtLines(CostModel):
         for n in range(max(map(len, numbers[: len(where)]), default=0)):
             model = self.at_protocols(tuple(of_stage[min(n, len(of_stage) - 1)] for of_stage in numbers))
             load, none = model._placed(placed, model.exchange_costs)
-            seconds.append(model._evaluation(load, none).stage_seconds[where])
+            seconds.append(model.evaluate_loads(load, none).stage_seconds[where])
         first = np.argmin(seconds, axis=0).tolist() if seconds else []
         first += [0] * (len(numbers) - len(first))
         found = self.at_protocols(tuple(of_stage[n] for of_stage, n in zip(numbers, first, strict=True)))
@@ -202,7 +202,7 @@ class CostsAtLines(CostModel):
         unshared, none = self._unshared_loads[self.kind_of_rank], np.zeros((len(load), 0))
         whole = (load - unshared) / self.shares_at(self.protocols)
         for choice in choices:
-            of_stages = self._evaluation(whole * self.shares_at(choice) + unshared, none).stage_seconds
+            of_stages = self.evaluate_loads(whole * self.shares_at(choice) + unshared, none).stage_seconds
             seconds.append(float(of_stages[stages].sum()))
         return self.at_protocols(choices[int(np.argmin(seconds))])
 

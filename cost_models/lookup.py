@@ -1,5 +1,6 @@
 """The lookup: rows read and written on the device and, for tables below HBM, over the host's links."""
 
+import copy
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -159,6 +160,20 @@ class Lookup:
                 blocks.table[i], fraction[i], self._lookups[i], is_prefetched=is_prefetched
             )
         return missed, rows, reads
+
+    def with_repeats(self) -> "Lookup":
+        """The same with twice the ids, where those beyond read rows that are read anyway. Such rows are the hottest:
+        they are on the device where any are, and their reads in place are kept from crossing where any are."""
+        other, more, in_place = copy.copy(self), self._lookups, IS_IN_PLACE[self._blocks.tier]
+        other._lookups = 2 * self._lookups
+        other._reads = replace(self._reads, lookups=other._lookups)
+        there, here = np.where(in_place, more, 0.0), np.where(in_place, 0.0, more)
+        other._in_place = replace(self._in_place, lookups=self._in_place.lookups + there)
+        other._on_device = replace(self._on_device, lookups=self._on_device.lookups + here)
+        if self._software.uvm_kept_rows:
+            other._kept = self._kept + there
+        other._of_unpooled = None if self._of_unpooled is None else self._of_unpooled.with_repeats()
+        return other
 
     def forward(self) -> Loads:
         """Ids and rows read, pooled outputs written; UVM rows come over PCIe while the kernel waits."""

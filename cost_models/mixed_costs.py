@@ -197,6 +197,10 @@ class MixedCosts(StepCosts):
         """What blocks exchange, and no bytes."""
         return self._by_copies(blocks, kind, StepCosts.exchange_costs)
 
+    def repeat_costs(self, blocks: Blocks, kind: int) -> BlockCosts:
+        """What reading rows again costs, and no bytes."""
+        return self._by_copies(blocks, kind, StepCosts.repeat_costs)
+
     def _by_copies(self, blocks: Blocks, kind: int, costs_of: CostsOf) -> BlockCosts:
         """The costs of blocks of any tables, each by the model of its own."""
         if not self._copied:

@@ -267,7 +267,7 @@ class CostModel(ABC):
         stored = stored + self.base_bytes
         if self.stashes:
             stored[:, 0] = np.maximum(stored[:, 0], self.returned_bytes(placed))
-        return self._evaluation(load, stored)
+        return self.evaluate_loads(load, stored)
 
     def returned_memory(self, blocks: Blocks) -> tuple[float, Floats, Floats]:  # noqa: ARG002
         """Bytes of HBM when everything that was stashed is back: of each rank before any table is placed; [n] of each
@@ -325,6 +325,17 @@ class CostModel(ABC):
                 size = of_kind.bytes_fixed[block, m] + of_kind.bytes_by_rows[block, m] * held
                 stored[:, m] += np.bincount(rank, weights=size, minlength=len(load))
 
+    def repeat_costs(self, blocks: Blocks, kind: int) -> BlockCosts:  # noqa: ARG002
+        """What blocks cost a kind of rank if all of their ids read rows that the batch has read before: `by_rows`, for
+        ranks with this share of these ids; 0 where that is unknown."""
+        none, memories = np.zeros((len(blocks), len(self.columns))), np.zeros((len(blocks), len(self.memories)))
+        return BlockCosts(none, none, none, memories, memories, np.ones(len(blocks), dtype=bool))
+
+    def hot_rows_s(self, placed: PlacedShards) -> float:  # noqa: ARG002
+        """What a step is expected to take longer than its stages say, as hot rows of tables that are cut by rows are
+        with few ranks; 0 where unknown."""
+        return 0.0
+
     def mixing_seconds(self, shardings: Ints) -> float:  # noqa: ARG002
         """What a step takes longer than its stages say where these kinds of sharding are in use; 0 where unknown."""
         return 0.0
@@ -351,8 +362,8 @@ class CostModel(ABC):
             total[:, c] = np.bincount(instance, weights=load[:, c])[instance]
         return total
 
-    def _evaluation(self, load: Floats, stored: Floats) -> Evaluation:
-        """From the loads [W, C] that each rank brings to its resources."""
+    def evaluate_loads(self, load: Floats, stored: Floats) -> Evaluation:
+        """Stage times from the loads [W, C] that each rank brings to its resources; and the bytes [W, M] on it."""
         busy = np.zeros((len(load), len(self.stages)))
         binding: list[Resource | None] = [None] * len(self.stages)
         for column, total in zip(self.columns, self.instance_loads(load).T, strict=True):
@@ -385,7 +396,7 @@ class CostModel(ABC):
 
     def evaluate_nothing(self) -> Evaluation:
         """The stages if no table were placed."""
-        return self._evaluation(self.base_loads[self.kind_of_rank], np.zeros((len(self.kind_of_rank), 0)))
+        return self.evaluate_loads(self.base_loads[self.kind_of_rank], np.zeros((len(self.kind_of_rank), 0)))
 
     def whole_step_s(self, others_s: float) -> float:
         """The step whose stages take so long together, without that of the floor."""

@@ -2,6 +2,7 @@
 
 from cost_models.compressed_costs import CompressedCosts
 from cost_models.error_bars import ErrorBars
+from cost_models.hot_rows import hot_rows_s
 from cost_models.length_imbalance import length_imbalance_s
 from cost_models.shards import PlacedShards
 from cost_models.step_error_bars import error_bars
@@ -21,6 +22,10 @@ class StepModel(CompressedCosts):
         return max(
             length_imbalance_s(self.stated_workload, kind, samples, ranks, passes, per_node) for kind in self.kinds
         )
+
+    def hot_rows_s(self, placed: PlacedShards) -> float:
+        """What a step is expected to take longer as few ranks have the hot rows of tables that are cut by rows."""
+        return hot_rows_s(self, placed)
 
     def error_bars(self, placed: PlacedShards) -> ErrorBars | None:
         """The 90 % bands of a placement's step and stages; None with replicas, of which no step was measured."""

@@ -386,6 +386,17 @@ class StepCosts(StepMemory):
         none = np.zeros((len(blocks), 0))
         return BlockCosts(*parts, none, none, np.ones(len(blocks), dtype=bool))
 
+    def repeat_costs(self, blocks: Blocks, kind: int) -> BlockCosts:
+        """See `CostModel`: the lookup and update of so many ids more, and how they come there."""
+        lookup, of_table = self._lookup(blocks, kind), self.numbers_of_tables[blocks.table]
+        parts = self._summed(self.lookup_terms(lookup.with_repeats(), of_table), len(blocks), kind)
+        once = self._summed(self.lookup_terms(lookup, of_table), len(blocks), kind)
+        ids = {term: each for term, each in self._exchange_terms(blocks, kind).items() if term == "input_dist"}
+        more = parts[1] - once[1] + self._summed(ids, len(blocks), kind)[1]
+        self._show_shares([more])
+        none, bytes_none = np.zeros_like(more), np.zeros((len(blocks), 0))
+        return BlockCosts(none, more, none, bytes_none, bytes_none, np.ones(len(blocks), dtype=bool))
+
     def _lookup(self, blocks: Blocks, kind: int) -> Lookup:
         return Lookup(self.tables, blocks, self.kinds[kind], self.batching, self.coefficients.software)
 

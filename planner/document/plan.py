@@ -83,6 +83,9 @@ class Objective(Record):
     length_imbalance_s: Annotated[float | None, Field(exclude_if=lambda value: value is None)] = None
     """What the rank with the longest histories is expected to work on them beyond step_s, which is that of histories of
     mean length; the same for every placement."""
+    hot_rows_s: Annotated[float | None, Field(exclude_if=lambda value: value is None)] = None
+    """What the step is expected to take beyond step_s, which deals ids evenly to the rows of tables that are cut by
+    rows, as the ranks that hold the hottest rows have more of them."""
 
 
 class Simulated(Record):

@@ -28,6 +28,7 @@ from planner.planning.assembly import rank_plans
 from planner.planning.protocols import bounds_elsewhere
 from planner.solvers.incumbent import OPTIMAL_GAP
 from planner.solvers.search import relaxed
+from planner.verification.beyond_step import with_beyond_step
 from planner.verification.coverage import coverage_fault
 from planner.verification.error_bars import with_error_bars
 from planner.verification.infeasibility import explain_shortage
@@ -115,7 +116,7 @@ def adopted(
     told: dict[str, object] = {"objective": plan.objective.model_copy(update={"outside": outside})}
     if plan.objective.gap <= OPTIMAL_GAP and not outside:
         told["status"] = "optimal"
-    plan = with_error_bars(plan.model_copy(update=told), inputs.model)
+    plan = with_beyond_step(with_error_bars(plan.model_copy(update=told), inputs.model), inputs.model)
     return with_simulation(plan) if simulate else plan
 
 
@@ -152,11 +153,6 @@ def _costed_plan(tables: tuple[TablePlan, ...], model: CostModel, bound: "_Bound
     """The document of tables with their bytes, beside a bound; not yet simulated."""
     placed = placed_tables(tables)
     evaluation = model.evaluate(placed)
-    beyond = {
-        "mixing_s": model.mixing_seconds(placed.blocks.sharding) or None,
-        "cache_launch_s": model.cache_launch_seconds(placed.blocks.tier) or None,
-        "length_imbalance_s": model.length_imbalance_s or None,
-    }
     stages = tuple(
         StageTime(name=name, seconds=float(seconds), critical_rank=rank)
         for name, seconds, rank in zip(model.stages, evaluation.stage_seconds, evaluation.critical_rank, strict=True)
@@ -166,7 +162,7 @@ def _costed_plan(tables: tuple[TablePlan, ...], model: CostModel, bound: "_Bound
     gap = step_s / bound_s - 1 if bound_s > 0 else 0.0
     return Plan(
         status="feasible",
-        objective=Objective(step_s=step_s, lower_bound_s=bound_s, gap=gap, **beyond),
+        objective=Objective(step_s=step_s, lower_bound_s=bound_s, gap=gap),
         simulated=None,
         stages=stages,
         tables=tables,

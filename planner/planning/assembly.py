@@ -38,6 +38,7 @@ from planner.problem.placement import Placement
 from planner.problem.relocation import IncumbentPlacement
 from planner.problem.row_shares import part_at
 from planner.solvers.incumbent import OPTIMAL_GAP, Outcome
+from planner.verification.beyond_step import with_beyond_step
 from planner.verification.error_bars import with_error_bars
 from planner.verification.infeasibility import explain_exhaustive_search, explain_limit, explain_shortage
 
@@ -102,7 +103,7 @@ def document(
         proof=proof,
         quality=_quality(formulation.options.choices.variants, tables),
     )
-    return with_error_bars(plan, model)
+    return with_beyond_step(with_error_bars(plan, model), model)
 
 
 def with_moves(plan: Plan, moves: Moves) -> Plan:
@@ -140,13 +141,7 @@ def placed_plan(
     gap = 0.0
     if step_s > bound_s:
         gap = step_s / bound_s - 1 if bound_s > 0 else math.inf
-    blocks = placed_tables(tables).blocks
-    beyond = {
-        "mixing_s": model.mixing_seconds(blocks.sharding) or None,
-        "cache_launch_s": model.cache_launch_seconds(blocks.tier) or None,
-        "length_imbalance_s": model.length_imbalance_s or None,
-    }
-    objective = Objective(step_s=step_s, lower_bound_s=bound_s, gap=gap, **beyond)
+    objective = Objective(step_s=step_s, lower_bound_s=bound_s, gap=gap)
     ranks = rank_plans(model, rank_bytes, busy + problem.stage_constants)
     return tables, ranks, stages, objective
 

@@ -29,10 +29,10 @@ from planner.reports.words import (
     compressed_words,
     fixed_words,
     remainder_words,
+    render_beyond,
     render_drift,
     render_error_bar,
     render_floor,
-    render_mixing,
     render_roots,
     render_warnings,
     resource_words,
@@ -125,7 +125,7 @@ def _render_head(plan: Plan, model: CostModel, console: "Console") -> None:
     console.print()
     render_warnings(plan, console)
     render_drift(plan, console)
-    render_mixing(plan, model, console)
+    render_beyond(plan, model, console)
     render_error_bar(plan.objective, console)
 
 

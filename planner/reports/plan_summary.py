@@ -28,10 +28,10 @@ from planner.reports.words import (
     ingestion_words,
     mixed_words,
     remainder_words,
+    render_beyond,
     render_drift,
     render_error_bar,
     render_floor,
-    render_mixing,
     render_roots,
     render_warnings,
     resource_words,
@@ -59,7 +59,7 @@ def render(plan: Plan, console: "Console") -> None:
     placed = placed_shards(plan)
     binding = model.evaluate(placed).binding
     _render_objective(plan, plan.objective, model, console)
-    render_mixing(plan, model, console)
+    render_beyond(plan, model, console)
     render_error_bar(plan.objective, console)
     if plan.replicas is not None:
         render_replicas(plan, plan.replicas, console)

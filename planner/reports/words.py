@@ -1,6 +1,6 @@
 """What reports have in common: the words for resources, amounts with their unit, error bars."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -35,6 +35,8 @@ CARD_KINDS = ("nic", "rails")
 """Kinds of resources that are scale-out cards."""
 MAY_HIDE = 0.1
 """Share of a step that a sentence is worth which host or device may hide of each other."""
+TOLD = 0.005
+"""Share of the step above which what hot rows take is told."""
 ROUNDING = 1e-6
 """Share of what is hidden that is nothing but rounding."""
 FIXED = "(launches, dense part)"
@@ -192,31 +194,41 @@ def render_floor(plan: Plan, model: CostModel, console: "Console") -> None:
         console.print(f"{words}.")
 
 
-def render_mixing(plan: Plan, model: CostModel, console: "Console") -> None:
-    """Print what several kinds of sharding, histories of different lengths and launching the search of caches take
-    beyond the step, where known, and what of it the host or the copy of a batch hides."""
+def render_beyond(plan: Plan, model: CostModel, console: "Console") -> None:
+    """Print what a step takes beyond its stages, in paragraphs."""
+    for sentence in words_beyond(plan, model):
+        console.print(sentence)
+        console.print()
+
+
+def words_beyond(plan: Plan, model: CostModel) -> Iterator[str]:
+    """Sentences of what several kinds of sharding, histories of different lengths, hot rows and launching the search of
+    caches take beyond the step, where known, and what of it the host or the copy of a batch hides."""
     objective = plan.objective
     if objective is None:
         return
+    left_out = "which the step and its bound leave out"
     if beyond_s := objective.cache_launch_s:
         of_device, of_host = _shown_s(plan, model, device_s=beyond_s), _shown_s(plan, model, host_s=beyond_s)
         hides = _hidden_words(plan, model, beyond_s)
         if of_host is not None and of_device != of_host:
             hides = f": the step is {_longer(of_host)} if it is the host's, {_longer(of_device or 0.0)} if the device's"
-        takes = f"Launching the search of caches takes {format_seconds(beyond_s)} more"
-        console.print(f"{takes}, which the step and its bound leave out{hides}.")
-        console.print()
+        yield f"Launching the search of caches takes {format_seconds(beyond_s)} more, {left_out}{hides}."
     if beyond_s := objective.length_imbalance_s:
-        console.print(
+        yield (
             f"Histories of different lengths keep the slowest rank {format_seconds(beyond_s)} longer on the mean, which"
             f" the step and its bound, of mean lengths, leave out{_hidden_words(plan, model, beyond_s)}."
         )
-        console.print()
+    beyond_s = objective.hot_rows_s or 0.0
+    if beyond_s > TOLD * objective.step_s:
+        share = beyond_s / objective.step_s
+        yield (
+            f"Hot rows of tables that are cut by rows, which few ranks hold, make the step {format_seconds(beyond_s)}"
+            f" ({share:.1%}) longer on the mean; the step and its bound, of ids dealt evenly, leave that out."
+        )
     if beyond_s := objective.mixing_s:
-        takes = f"Mixing kinds of sharding takes {format_seconds(beyond_s)} more"
         hides = _hidden_words(plan, model, beyond_s)
-        console.print(f"{takes}, which the step and its bound leave out{hides}.")
-        console.print()
+        yield f"Mixing kinds of sharding takes {format_seconds(beyond_s)} more, {left_out}{hides}."
 
 
 def _shown_s(plan: Plan, model: CostModel, *, device_s: float = 0.0, host_s: float = 0.0) -> float | None:

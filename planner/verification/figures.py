@@ -15,6 +15,7 @@ from planner.document.plan import Plan
 from planner.document.planned import placed_shards
 from planner.document.remaps import numbering_fault
 from planner.problem.goals import GIVE
+from planner.verification.beyond_step import faults_beyond_step
 from planner.verification.coverage import coverage_fault
 
 TOLERANCE = 1e-9
@@ -122,19 +123,10 @@ def stage_faults(plan: Plan, model: CostModel, evaluation: Evaluation) -> Iterat
 
 
 def objective_faults(plan: Plan, model: CostModel) -> Iterator[str]:
-    """A step, throughput, bound or gap that does not follow from the rest; what mixing and caches take beyond."""
+    """A step, throughput, bound or gap that does not follow from the rest, and what the step takes beyond."""
     objective = plan.objective
     assert objective is not None
-    blocks = placed_shards(plan).blocks
-    beyond = {
-        "mixing_s": model.mixing_seconds(blocks.sharding),
-        "cache_launch_s": model.cache_launch_seconds(blocks.tier),
-        "length_imbalance_s": model.length_imbalance_s,
-    }
-    for name, seconds in beyond.items():
-        stated = getattr(objective, name)
-        if not np.isclose(stated or 0.0, seconds, rtol=TOLERANCE, atol=0.0):
-            yield f"objective: {name} is {stated!r}, not {seconds!r}"
+    yield from faults_beyond_step(plan, model)
     total = sum(stage.seconds for stage in plan.stages)
     if not np.isclose(objective.step_s, total, rtol=TOLERANCE):
         yield f"objective: step_s is {objective.step_s!r}, its stages sum to {total!r}"

@@ -18,6 +18,6 @@ def test_of_loads_that_differ_by_rounding_the_first_binds(more: float, bound_by:
     load = np.zeros((len(model.kind_of_rank), len(model.columns)))
     load[:, lines["device"]] = 1e-6
     load[:, lines["ddr"]] = 1e-6 / 3 * (1 + more)
-    resource = model._evaluation(load, np.zeros((len(model.kind_of_rank), len(model.memories)))).binding[stage]
+    resource = model.evaluate_loads(load, np.zeros((len(model.kind_of_rank), len(model.memories)))).binding[stage]
     assert resource is not None
     assert resource.kind == bound_by

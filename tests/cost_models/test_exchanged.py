@@ -144,7 +144,7 @@ def test_a_placement_costs_at_all_lines_at_least_what_it_costs_at_its_own(seed: 
         steps_s = {}
         for each in model.all_protocols:
             at = model.at_protocols(each)
-            steps_s[each] = at._evaluation(*at.rank_loads(placed)).step_s
+            steps_s[each] = at.evaluate_loads(*at.rank_loads(placed)).step_s
         assert min(steps_s.values()) == step_s == steps_s[model.linearised_at(placed).protocols]
 
 

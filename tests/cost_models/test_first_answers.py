@@ -117,7 +117,7 @@ def test_no_line_costs_a_placement_less_than_its_own(seed: int, fields: dict[str
     where = PlacedShards(blocks, shards.rank, shards.rows, shards.opens_block)
     own = model.evaluate(where)
     at_lines = [model.at_protocols(each) for each in model.all_protocols]
-    each_s = [at._evaluation(*at.rank_loads(where)).step_s for at in at_lines]
+    each_s = [at.evaluate_loads(*at.rank_loads(where)).step_s for at in at_lines]
     assert min(each_s) == pytest.approx(own.step_s, rel=1e-12)
 
 

@@ -37,7 +37,7 @@ def test_a_placement_costs_least_at_its_own_share() -> None:
         steps = dict[tuple[int, ...], float]()
         for protocols in (own.protocols, *model.other_shares(own.protocols)):
             at = model.at_protocols(protocols)
-            steps[protocols] = float(at._evaluation(*at.rank_loads(placed)).stage_seconds.sum())
+            steps[protocols] = float(at.evaluate_loads(*at.rank_loads(placed)).stage_seconds.sum())
         assert min(steps.values()) == pytest.approx(steps[own.protocols], rel=1e-12)
         assert model.evaluate(placed).step_s == pytest.approx(steps[own.protocols], rel=1e-12)
 

@@ -22,7 +22,14 @@ from planner.reports.pages.plan_ranks import loads, memory, stage_words
 from planner.reports.pages.plan_tables import top_tables, treemap
 from planner.reports.pages.plan_timeline import timeline
 from planner.reports.replicas import groups_words
-from planner.reports.words import drift_words, fixed_words, floor_words, remainder_words, roots_words
+from planner.reports.words import (
+    drift_words,
+    fixed_words,
+    floor_words,
+    remainder_words,
+    roots_words,
+    words_beyond,
+)
 from planner.studies.scales import Scale, scale_of
 from planner.verification.simulation import simulate_plan
 from topologies.sentences import counted
@@ -100,6 +107,7 @@ def _facts(plan: Plan, objective: Objective, model: CostModel) -> list[str]:
         facts.append(f"Of it {scale.text(fixed.seconds)} {fixed_words(fixed)}.")
     if (of_floor := floor_words(plan, model)) is not None:
         facts.append(f"{of_floor}.")
+    facts.extend(words_beyond(plan, model))
     if (of_roots := roots_words(objective, model)) is not None:
         facts.append(f"{of_roots}.")
     if bar := objective.error_bar:

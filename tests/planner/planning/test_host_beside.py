@@ -32,7 +32,7 @@ from planner.document.plan import Plan
 from planner.document.planned import planned_model
 from planner.formulation.policy import Policy
 from planner.reports import plan_summary
-from planner.reports.words import floor_words, render_mixing
+from planner.reports.words import floor_words, render_beyond
 from planner.verification.simulation import simulate_plan
 from tests.oracles.instances import node_group, topology, workload
 from topologies.cluster import Topology
@@ -279,7 +279,7 @@ def test_work_beyond_the_step_is_said_as_far_as_it_shows(share: float) -> None:
     beyond = {"mixing_s": more_s, "cache_launch_s": more_s}
     found = found.model_copy(update={"objective": found.objective.model_copy(update=beyond)})
     console = Console(width=400, record=True, file=io.StringIO())
-    render_mixing(found, planned_model(found), console)
+    render_beyond(found, planned_model(found), console)
     launch, mixing = [line for line in console.export_text().splitlines() if line]
     own_s = max(device_s, host_s)
     of_device, of_host = max(device_s + more_s, host_s) - own_s, max(device_s, host_s + more_s) - own_s
@@ -297,7 +297,7 @@ def test_nothing_hides_what_many_ranks_do_beyond_the_step() -> None:
     beyond = {"mixing_s": 1e-3, "cache_launch_s": 1e-3, "length_imbalance_s": 1e-3}
     found = found.model_copy(update={"objective": found.objective.model_copy(update=beyond)})
     console = Console(width=400, record=True, file=io.StringIO())
-    render_mixing(found, planned_model(found), console)
+    render_beyond(found, planned_model(found), console)
     lines = [line for line in console.export_text().splitlines() if line]
     assert [line.endswith("leave out.") for line in lines] == [True] * 3
 
