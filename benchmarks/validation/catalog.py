@@ -61,8 +61,10 @@ class Comparison:
     simulated_s: float
     drawn_s: float
     """Simulated with rows that the simulator draws and counts itself."""
+    hot_rows_s: float
+    """What the plan says that hot rows take beyond the estimate."""
     cause: Cause | None
-    """Where they differ by more than 10 %, why."""
+    """Where estimate and simulation differ by more than 10 %, why."""
 
     @property
     def difference(self) -> float:
@@ -71,8 +73,8 @@ class Comparison:
 
     @property
     def drawn_difference(self) -> float:
-        """The same of the simulation with rows of its own."""
-        return self.drawn_s / self.estimate_s - 1
+        """The same of the simulation with rows of its own, from the estimate and what hot rows take beyond it."""
+        return self.drawn_s / (self.estimate_s + self.hot_rows_s) - 1
 
 
 @dataclass(frozen=True)
@@ -134,7 +136,8 @@ def compare(topology: str, workload: str) -> Comparison | None:
     estimate, played = plan.objective.step_s, plan.simulated.step_s
     drawn = simulate_plan(plan, conditions=Conditions(draws_rows=True)).step_s
     notable = abs(played / estimate - 1) > DRIFTED
-    return Comparison(topology, workload, estimate, played, drawn, _cause(model, plan) if notable else None)
+    hot_rows_s, cause = plan.objective.hot_rows_s or 0.0, _cause(model, plan) if notable else None
+    return Comparison(topology, workload, estimate, played, drawn, hot_rows_s, cause)
 
 
 def _cause(model: CostModel, plan: Plan) -> Cause:

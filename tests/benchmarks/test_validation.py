@@ -38,15 +38,15 @@ def test_estimate_and_simulation() -> None:
 def test_rows_are_made_anew_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that are named, and those that differ by more than a tenth; every other line stays to the letter."""
     held = [
-        catalog.Comparison("a", "w", 1e-3, 0.99999e-3, 1.01e-3, None),
-        catalog.Comparison("b", "w", 2e-3, 1.7e-3, 1.7e-3, catalog.Cause("dense", -0.01, -0.02)),
-        catalog.Comparison("c", "w", 3e-3, 3e-3, 3e-3, None),
+        catalog.Comparison("a", "w", 1e-3, 0.99999e-3, 1.01e-3, 2e-5, None),
+        catalog.Comparison("b", "w", 2e-3, 1.7e-3, 1.7e-3, 0.0, catalog.Cause("dense", -0.01, -0.02)),
+        catalog.Comparison("c", "w", 3e-3, 3e-3, 3e-3, 0.0, None),
     ]
     text, made = "before\n" + against_the_estimate(held), []
 
     def anew(topology: str, workload: str) -> catalog.Comparison:
         made.append((topology, workload))
-        return catalog.Comparison(topology, workload, 4e-3, 4.1e-3, 4.2e-3, None)
+        return catalog.Comparison(topology, workload, 4e-3, 4.1e-3, 4.2e-3, 0.0, None)
 
     monkeypatch.setattr(catalog, "compare", anew)
     remade = with_pairs(text, [("c", "w")])
@@ -55,8 +55,8 @@ def test_rows_are_made_anew_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "2 of 3 pairs" not in remade
     assert "3 of 3 pairs of topology and workload are within 3 %" in remade
     assert "None differs by more than 10 %" in remade
-    assert "| a | w | 1.000 ms | 1.000 ms | -0.0% | +1.0% |\n" in remade
-    assert "| c | w | 4.000 ms | 4.100 ms | +2.5% | +5.0% |\n" in remade
+    assert "| a | w | 1.000 ms | 1.000 ms | -0.0% | +2.0% | -1.0% |\n" in remade
+    assert "| c | w | 4.000 ms | 4.100 ms | +2.5% | +0.0% | +5.0% |\n" in remade
     with pytest.raises(ValueError, match="no row of the page is of d/w"):
         with_pairs(text, [("d", "w")])
 
@@ -65,7 +65,7 @@ def test_pairs_are_kept_until_their_sources_change(tmp_path: Path, monkeypatch: 
     """A second run compares what the first did not; pairs of other sources are refused by their file's name."""
     kept = catalog.KeptPairs(tmp_path / "pairs.jsonl")
     cause = catalog.Cause("dense", -0.01, -0.02)
-    held = {("cpu", "a"): catalog.Comparison("cpu", "a", 1e-3, 2e-3, 3e-3, cause), ("cpu", "b"): None}
+    held = {("cpu", "a"): catalog.Comparison("cpu", "a", 1e-3, 2e-3, 3e-3, 1e-4, cause), ("cpu", "b"): None}
     for pair, found in held.items():
         kept.add(pair, found)
     assert kept.read() == held
