@@ -23,8 +23,8 @@ def against_the_estimate(comparisons: Sequence[Comparison]) -> str:
     share = f"{near} of {len(comparisons)} pairs of topology and workload are within 3 %"
     own = sum(abs(each.drawn_difference) <= DRIFTED for each in comparisons)
     share += (
-        f"; with rows that the simulator draws and counts itself, {own} are within {DRIFTED * 100:.0f} % of the estimate"
-        " and what hot rows of tables that are cut by rows take beyond it"
+        f"; with rows that the simulator draws and counts itself, {own} are within {DRIFTED * 100:.0f} % of the"
+        " estimate with what hot rows of tables that are cut by rows take beyond it"
     )
     return "\n".join(
         [

@@ -5,7 +5,9 @@ these rows, distinct rows, misses, bytes by the names of formats. None of it is 
 curves'. Rows are hashed: a hot row is at a random place of its table, whole, with the rank that holds this place.
 """
 
+import copy
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,6 +22,7 @@ from cost_models.shards import (
     Ints,
     PlacedShards,
 )
+from cost_models.simulator.graph import Flags
 from cost_models.simulator.named_bytes import NamedTables, bytes_of_row
 from cost_models.simulator.pipelines import ahead_of
 from cost_models.simulator.row_samples import (
@@ -45,7 +48,7 @@ class SampledCounts(ShardCounts):
         if shared := [table.name for table in workload.tables if workload.stored_rows(table) < table.rows]:
             raise ValueError(f"ids of {shared[0]} share rows, which are not drawn one by one")
         self._size = int(np.clip(SAMPLED_IN_ALL / len(workload.tables), LEAST_SAMPLED, MOST_SAMPLED))
-        self._in_place: list[tuple[Ints, Draw, float]] = []  # shards, the reads of their table, its hottest rows in HBM
+        self._in_place: list[_ReadInPlace] = []
         self._start = _starts(placed)[(placed.blocks.sharding != DATA_PARALLEL) | placed.opens_block]
         tables, samples = NamedTables.named(workload, world), workload.batch(world)
         super().__init__(tables, placed, world, samples, is_prefetched=ahead_of(workload).fetch > 0)
@@ -79,10 +82,10 @@ class SampledCounts(ShardCounts):
                 beyond = draw.rank > share * rows + 0.5
                 read = place.summed(np.where(beyond, draw.rows, 0.0))
                 cold[split] = np.minimum(read, (1 - self.hot[shards]) * self.lookups[shards])[split]
-                self._in_place.append((shards[split], of_reads, share * rows))
+                self._in_place.append(_ReadInPlace(shards[split], place.of(split), of_reads, share * rows))
         if (whole := IS_IN_PLACE[tier]).any():
             of_reads = Draw.of(law_of_reads(profile, rows, batch), ids, self._size, random)
-            self._in_place.append((shards[whole], of_reads, 0.0))
+            self._in_place.append(_ReadInPlace(shards[whole], place.of(whole), of_reads, 0.0))
         self.cold[shards] = np.maximum(self.cold[shards], cold)
 
     def _drawn(self, table: int, shards: Ints) -> "tuple[float, Draw, _Places, np.random.Generator]":
@@ -111,11 +114,12 @@ class SampledCounts(ShardCounts):
 
     def read_again(self, hottest: float) -> Floats:
         """[n] ids that read so many of the hottest rows in host memory when another one has read them, for each 1 of
-        its share: drawn ids less drawn rows."""
+        its share: drawn ids less drawn rows, with the rank that holds them."""
         again = np.zeros(len(self))
-        for shards, draw, in_hbm in self._in_place:
-            there = (draw.rank > in_hbm + 0.5) & (draw.rank <= in_hbm + hottest + 0.5)
-            again[shards] = max(float((draw.ids - draw.rows)[there].sum()), 0.0)
+        for each in self._in_place:
+            draw, first = each.reads, each.in_hbm + 0.5
+            there = (draw.rank > first) & (draw.rank <= first + hottest)
+            again[each.shards] = each.place.summed(np.where(there, np.maximum(draw.ids - draw.rows, 0.0), 0.0))
         return again
 
     def _ids(self, table: int, replicated: bool) -> float:
@@ -151,6 +155,18 @@ class SampledCounts(ShardCounts):
         return np.array([known[case] for case in cases], dtype=np.float64)
 
 
+@dataclass(frozen=True)
+class _ReadInPlace:
+    """What is read in host memory of a table."""
+
+    shards: Ints
+    """[n] that read there."""
+    place: "_Places"
+    reads: Draw
+    in_hbm: float
+    """Its hottest rows that are not."""
+
+
 class _Places:
     """Where the rows of a drawn table are, and thus with which of n shards."""
 
@@ -160,6 +176,12 @@ class _Places:
         self._order = np.argsort(place_of_hot, kind="stable")
         places = place_of_hot[self._order]
         self._low, self._high = (np.searchsorted(places, ends) for ends in (first, first + share))
+
+    def of(self, shards: Flags) -> "_Places":
+        """The same of some of the shards [n]."""
+        some = copy.copy(self)
+        some._share, some._low, some._high = self._share[shards], self._low[shards], self._high[shards]
+        return some
 
     def summed(self, values: Floats, total: float | None = None) -> Floats:
         """[n] `values` [drawn] added up over the rows of each shard, for each 1 of its share. The hottest rows are
