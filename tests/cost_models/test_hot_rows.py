@@ -20,10 +20,10 @@ SEEDS = 12
 
 def planned(tables: Sequence[dict[str, object]], nodes: int = 1, ranks: int = 4, **policy: object) -> Plan:
     software = policy.pop("software", "hugectr")
-    batch = policy.pop("batch", 32_768)
+    batch, pipeline = policy.pop("batch", 32_768), policy.pop("pipeline", "sparse-dist")
     cluster = topology(node_group("a", nodes=nodes, ranks=ranks, hbm_bytes=4e10, ddr_bytes=1e11))
     limits = Policy.model_validate({"tiers": ["hbm"], "shardings": ["row_wise"]} | policy)
-    own = workload(tables, global_batch=batch, software=software)
+    own = workload(tables, global_batch=batch, software=software, pipeline=pipeline)
     return plan(cluster, own, policy=limits, effort=0, simulate=False)
 
 
@@ -68,12 +68,13 @@ def test_the_mean_of_drawn_rows_is_met(
     assert hot_rows_s(found) == pytest.approx(beyond_s, abs=allowed_s)
 
 
-@pytest.mark.parametrize(("software", "stages"), [("hugectr", 2), ("torchrec", 3)])
-def test_one_hot_row_by_hand(software: str, stages: int) -> None:
+@pytest.mark.parametrize(("pipeline", "stages"), [("sparse-dist", 2), ("none", 3)])
+def test_one_hot_row_by_hand(pipeline: str, stages: int) -> None:
     """One row gets half of the ids, so that one of four ranks has 62.5 % of them in the place of 25, wherever it is: in
-    its lookup, its update, and the ids that are sent to it where these do not arrive where they are looked up."""
+    its lookup, its update, and the ids that are sent to it where these are not sent ahead."""
     curve = [(1 / 4_000_000, 0.5), (1.0, 1.0)]
-    hot = planned([{"rows": 4_000_000, "dim": 64, "pooling_factor": 20, "access_cdf": curve}], software=software)
+    table: dict[str, object] = {"rows": 4_000_000, "dim": 64, "pooling_factor": 20, "access_cdf": curve}
+    hot = planned([table], pipeline=pipeline)
     placed = placed_shards(hot)
     model = planned_model(hot).linearised_at(placed)
     again = model.repeat_costs(placed.blocks.distinct[0], 0).by_rows[0]
