@@ -50,7 +50,8 @@ class CacheParams(Record):
     algorithm: Literal["LRU", "LFU"] | None = None
     """Which row leaves a full cache: the least recently or the least frequently used."""
     load_factor: Annotated[float, Field(gt=0, le=1)] | None = None
-    """Share of the rows that the cache holds. Where the plan caches the table, the plan's own share stands for it."""
+    """Share of the rows that the cache holds where the plan caches the table, unless the policy's cache_fraction says
+    another."""
     reserved_memory: Annotated[float, Field(ge=0)] | None = None
     """Bytes of HBM that FBGEMM leaves free when it makes the cache."""
     precision: DataType | None = None
@@ -108,7 +109,7 @@ class KernelSettings(Record):
     enforce_hbm: bool | None = None
     """Whether weights and optimizer state are in HBM whatever the kernel."""
     stochastic_rounding: bool | None = None
-    """Whether updated weights of fewer than 32 bits are rounded at random. Of FBGEMM."""
+    """Whether updated weights of fewer than 32 bits are rounded at random. Of FBGEMM; no estimate depends on it."""
     bounds_check_mode: BoundsCheckMode | None = None
     """What happens to an id that the table does not have."""
     output_dtype: DataType | None = None

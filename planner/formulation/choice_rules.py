@@ -88,6 +88,7 @@ class _Resolver(Narrowing):
         self._apply((), self.policy, every)
         for number, rule in enumerate(self.policy.tables):
             self._apply(("tables", number), rule, self._matching(("tables", number), rule))
+        self._take_load_factors()
         together = groups_of(self, "colocate", self.policy.colocate)
         apart = groups_of(self, "separate", self.policy.separate)
         refuse_groups_of_copies(self, (*together, *apart))
@@ -247,6 +248,15 @@ class _Resolver(Narrowing):
             every[SHARDINGS.index(sharding)] = [tier in tiers for tier in PLACEMENT_TIERS]
         self.narrow("pairs", (*path, "tiers_of"), "; ".join(said) + where, tables, every)
         return said
+
+    def _take_load_factors(self) -> None:
+        """Caches of the size that the workload's kernels are told, where the policy says no other."""
+        settings = (table.kernel.cache_params for table in self.model.workload.tables)
+        told = np.array([np.nan if each is None or each.load_factor is None else each.load_factor for each in settings])
+        told[~np.isnan(self.cache_fraction)] = np.nan
+        for share in np.unique(told[~np.isnan(told)]).tolist():
+            self.rules.append((f"cache_params.load_factor {share:g} of the workload", told == share))
+            self.cache_fraction[told == share] = share
 
     def _fix_cache(self, path: Path, share: float, tables: Bools) -> None:
         stated = self.cache_fraction[tables]

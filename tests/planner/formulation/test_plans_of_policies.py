@@ -103,3 +103,18 @@ def test_a_policy_that_contradicts_itself_is_a_violation(planned: dict[str, Plan
     assert any(
         "no table is called" in text for text in verify(planned["pin"].model_copy(update={"provenance": origin}))
     )
+
+
+@pytest.mark.parametrize(("stated", "fixed", "held"), [(0.07, None, 0.07), (0.07, 0.1, 0.1), (None, 0.1, 0.1)])
+def test_caches_are_as_large_as_kernels_are_told(stated: float | None, fixed: float | None, held: float) -> None:
+    """Of tables that are cached, where the policy says no other size; a plan of another size is refused."""
+    kernel = {} if stated is None else {"kernel": {"cache_params": {"load_factor": stated}}}
+    tables = [{"rows": 10_000_000, "dim": 64, "zipf_alpha": 1.05, **kernel}, {"rows": 1000, "dim": 64}]
+    limits = {"tiers": ["hbm", "ddr_cached"]} | ({} if fixed is None else {"cache_fraction": fixed})
+    cluster = topology(node_group("g", ddr_bytes=1e11))
+    found = plan(cluster, workload(tables, software="torchrec"), policy=policy(**limits), effort=0, simulate=False)
+    assert [table.cache_fraction for table in found.tables] == [held, None]
+    assert verify(found) == []
+    tables_of_half = (found.tables[0].model_copy(update={"cache_fraction": held / 2}), found.tables[1])
+    faults = verify(found.model_copy(update={"tables": tables_of_half}))
+    assert any(f"HBM holds {held / 2:g} of its rows" in fault for fault in faults)
