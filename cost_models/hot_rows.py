@@ -7,6 +7,8 @@ times over; the mean of the steps that come of it is what is expected. It is no 
 beside the step and its bound.
 """
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -47,7 +49,7 @@ def hot_rows_s(model: CostModel, placed: PlacedShards) -> float:
         steps[draw] = model.evaluate_loads(drawn, stored).step_s
     groups = 1 if model.replicas is None else model.replicas.factor
     slowest = np.diff((np.arange(DRAWS + 1) / DRAWS) ** groups)  # chance that a step is, by its place in their order
-    return max(float(np.sort(steps) @ slowest) - even_s, 0.0)
+    return max(math.fsum(np.sort(steps) * slowest) - even_s, 0.0)
 
 
 def _drawn_loads(model: CostModel, placed: PlacedShards, is_cut: Flags, noticed_s: float) -> tuple[Ints, Floats]:
