@@ -65,7 +65,7 @@ def _drawn_loads(model: CostModel, placed: PlacedShards, is_cut: Flags, noticed_
     is_noticed = is_cut[opens] & (heat[which[opens], 0] * costs.max(axis=(0, 2), initial=0.0)[which[opens]] > noticed_s)
     for start, end in zip(opens[is_noticed].tolist(), ends[is_noticed].tolist(), strict=True):
         block, rank, rows = which[start], placed.rank[start:end], placed.rows[start:end]
-        beyond = _drawn_shares(heat[block], np.cumsum(rows) / rows.sum(), seed=int(distinct.table[block]))
+        beyond = _drawn_shares(heat[block], rows, seed=int(distinct.table[block]))
         seconds = costs[model.kind_of_rank[rank], block]
         for shard, of_rank in enumerate(rank.tolist()):
             more[:, of_rank] += beyond[:, shard, None] * seconds[shard]
@@ -82,10 +82,15 @@ def _heat(tables: Tables, table: Ints) -> Floats:
     return np.where(np.diff(up_to) > 0, np.diff(share) - others, 0.0)
 
 
-def _drawn_shares(heat: Floats, ends: Floats, seed: int) -> Floats:
-    """[DRAWS, shards] the share of the ids of a table that each shard of a block gets beyond that of its rows, which
-    end at `ends` of all; hot rows are at the same places of all blocks of a table."""
+def _drawn_shares(heat: Floats, rows: Ints, seed: int) -> Floats:
+    """[DRAWS, shards] the share of the ids of a table that each shard of a block, of so many `rows` [shards], gets
+    beyond theirs; hot rows are at the same places of all blocks of a table."""
+    shards, whole = len(rows), int(rows.sum())
+    heat = heat[: min(whole, HOTTEST)]
     place = np.random.default_rng(seed).random((DRAWS, len(heat)))
-    shard = np.searchsorted(ends[:-1], place, side="right") + len(ends) * np.arange(DRAWS)[:, None]
-    hot = np.bincount(shard.ravel(), np.tile(heat, DRAWS), DRAWS * len(ends)).reshape(DRAWS, len(ends))
-    return np.asarray(hot - heat.sum() * np.diff(ends, prepend=0.0))
+    if whole <= HOTTEST:  # all rows: each at a place of its own
+        place = (np.argsort(place, axis=1) + 0.5) / whole
+    ends = np.cumsum(rows)[:-1] / whole
+    shard = np.searchsorted(ends, place, side="right") + shards * np.arange(DRAWS)[:, None]
+    hot = np.bincount(shard.ravel(), np.tile(heat, DRAWS), DRAWS * shards).reshape(DRAWS, shards)
+    return np.asarray(hot - heat.sum() * rows / whole)

@@ -49,8 +49,8 @@ class RowLaw:
         if self.curve is None:
             return np.asarray(power(rank, -self.alpha) / self._total)
         place, share = np.array([(0.0, 0.0), *self.curve]).T
-        piece = np.clip(np.searchsorted(place * self.rows, rank - 0.5, side="right") - 1, 0, len(place) - 2)
-        return np.asarray(np.diff(share)[piece] / (np.diff(place)[piece] * self.rows))
+        up_to, before = (np.interp(each / self.rows, place, share) for each in (rank, rank - 1))
+        return np.asarray(up_to - before)
 
     def beyond(self, share: Floats) -> Floats:
         """Ranks up to which this share of the ids goes that read none of the hottest rows."""

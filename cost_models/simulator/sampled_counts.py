@@ -98,7 +98,7 @@ class SampledCounts(ShardCounts):
         return (
             ids,
             draw,
-            _Places(self._start[shards] / rows, self.share[shards], random.random(draw.law.hottest)),
+            _Places(self._start[shards] / rows, self.share[shards], _places(draw, random)),
             random,
         )
 
@@ -153,6 +153,12 @@ class SampledCounts(ShardCounts):
         cases = list(zip(formats, self.blocks.columns.tolist(), strict=True))
         known = {case: bytes_of_row(*case) for case in set(cases)}
         return np.array([known[case] for case in cases], dtype=np.float64)
+
+
+def _places(draw: Draw, random: np.random.Generator) -> Floats:
+    """Where the hottest rows of a table are: anywhere; where these are all of its rows, each at a place of its own."""
+    hottest = draw.law.hottest
+    return random.random(hottest) if draw.law.rows > hottest else (random.permutation(hottest) + 0.5) / hottest
 
 
 @dataclass(frozen=True)
