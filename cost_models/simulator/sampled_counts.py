@@ -82,7 +82,7 @@ class SampledCounts(ShardCounts):
                 beyond = draw.rank > share * rows + 0.5
                 read = place.summed(np.where(beyond, draw.rows, 0.0))
                 cold[split] = np.minimum(read, (1 - self.hot[shards]) * self.lookups[shards])[split]
-                self._in_place.append(_ReadInPlace(shards[split], place.of(split), of_reads, share * rows))
+                self._in_place.append(_ReadInPlace(shards[split], None, of_reads, share * rows))
         if (whole := IS_IN_PLACE[tier]).any():
             of_reads = Draw.of(law_of_reads(profile, rows, batch), ids, self._size, random)
             self._in_place.append(_ReadInPlace(shards[whole], place.of(whole), of_reads, 0.0))
@@ -114,12 +114,13 @@ class SampledCounts(ShardCounts):
 
     def read_again(self, hottest: float) -> Floats:
         """[n] ids that read so many of the hottest rows in host memory when another one has read them, for each 1 of
-        its share: drawn ids less drawn rows, with the rank that holds them."""
+        its share: drawn ids less drawn rows, with the rank that holds them where no rows are in HBM."""
         again = np.zeros(len(self))
         for each in self._in_place:
             draw, first = each.reads, each.in_hbm + 0.5
             there = (draw.rank > first) & (draw.rank <= first + hottest)
-            again[each.shards] = each.place.summed(np.where(there, np.maximum(draw.ids - draw.rows, 0.0), 0.0))
+            kept = np.where(there, np.maximum(draw.ids - draw.rows, 0.0), 0.0)
+            again[each.shards] = kept.sum() if each.place is None else each.place.summed(kept)
         return again
 
     def _ids(self, table: int, replicated: bool) -> float:
@@ -167,7 +168,9 @@ class _ReadInPlace:
 
     shards: Ints
     """[n] that read there."""
-    place: "_Places"
+    place: "_Places | None"
+    """None of a table that is partly in HBM: each shard has its own hottest rows there, so that those after them are
+    spread evenly."""
     reads: Draw
     in_hbm: float
     """Its hottest rows that are not."""
