@@ -78,7 +78,8 @@ class SampledCounts(ShardCounts):
                 self._leave_out(shards[locked], left_out[0][locked], left_out[1][locked])
             if split.any():
                 of_reads = Draw.of(law_of_reads(profile, rows, batch), ids, self._size, random)
-                self.hot[shards[split]] = of_reads.hit_share(share * rows)
+                below = (1 - of_reads.hit_share(share * rows)) * ids  # reads that hot rows, in HBM, leave even
+                self.hot[shards[split]] = np.clip(1 - below / np.maximum(self.lookups[shards[split]], 1e-300), 0.0, 1.0)
                 beyond = draw.rank > share * rows + 0.5
                 read = place.summed(np.where(beyond, draw.rows, 0.0))
                 cold[split] = np.minimum(read, (1 - self.hot[shards]) * self.lookups[shards])[split]
