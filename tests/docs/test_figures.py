@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from benchmarks import hugectr_nodes, memory_tiers, model_f, mtrains, neo
+from benchmarks import hugectr_nodes, memory_tiers, model_f, mtrains, neo, option_space
 from cost_models.workload.loading import load_workload
 from planner import run_study
 from planner.capacity.sizing import size
@@ -171,3 +171,17 @@ def test_a_budget_of_loss() -> None:
         f"from {first['step_s'] * 1e3:.1f} ms at no loss to {best['step_s'] * 1e3:.1f} ms at a loss of {best['loss']:g}"
     )
     assert steps in flat("how-to/compress-tables")
+
+
+@pytest.mark.slow(seconds=10)
+def test_sets_of_cuts() -> None:
+    """Block types, steps and bounds of every question."""
+    lines = text_of("reference/option-space").split(
+        "| question | cuts | block types | seconds | step, ms | bound, ms |\n"
+    )[1]
+    shown = [line.strip("|").split("|") for line in lines.split("\n\n")[0].splitlines()[1:]]
+    for (_, cuts, block_types, _, *steps), row in zip(shown, option_space.of_blocks(), strict=True):
+        assert cuts.strip() == row.space
+        assert_shown(block_types, row.block_types)
+        for cell, seconds in zip(steps, (row.step_s, row.bound_s), strict=True):
+            assert_shown(cell, (seconds or 0.0) * 1e3)
