@@ -10,6 +10,7 @@ from typing import Self
 import numpy as np
 
 from cost_models import collectives, long_bags, towers
+from cost_models.alike_groups import with_alike_joined
 from cost_models.amounts import NO_RESERVE, Amount, Reserve
 from cost_models.averaging import Averaging
 from cost_models.batch_copy import COPY_CONTENTION, BatchCopy
@@ -105,7 +106,7 @@ class StepCosts(StepMemory):
     def _take_replicas(self, replicas: Replicas | None) -> Replication | None:
         """Become the costs of one group of ranks where there are several, and what their sums take beyond it."""
         if replicas is None:
-            self.topology = by_switch_fill(self.topology)
+            self.topology = by_switch_fill(with_alike_joined(self.topology))
             return None
         self.replicas, self.without_error_bars = replicas, "no step of groups of ranks was measured"
         self.copies_apart = replicas.layout == "inter"

@@ -159,9 +159,10 @@ class ProtocolSearches:
         if not may_be_tried(formulation.problem):
             return first
         known.keep_all(own, bound)
-        if self._is_within(self._gap, formulation, outcome):
+        gap = max(self._gap, OPTIMAL_GAP)
+        if self._is_within(gap, formulation, outcome):
             return first
-        is_loose = outcome.step_s > bound.seconds * (1 + self._gap)
+        is_loose = outcome.step_s > bound.seconds * (1 + gap)
         while self._trials_left > 0:
             assert outcome.step_s is not None
             at = own = formulation.model.protocols
