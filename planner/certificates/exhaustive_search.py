@@ -63,13 +63,18 @@ def search_exhaustively(
     `weight` [D, C] and `byte` [D, M] are multipliers as in `planner.certificates.multipliers`: the better, the less
     there is to try. Any are right. What blocks add at places is `known` from one search of a problem to the next.
     """
-    if len(problem.block_option) * problem.world > MOST_PAIRS:
+    if not may_be_tried(problem):
         return None
     bounds = PartialPlanBounds(problem, threshold_s * (1 - NEAR), weight, byte)
     try:
         return _Layers(problem, bounds, WorkBudget(work, is_over), {} if known is None else known).run()
     except WorkExceededError:
         return None
+
+
+def may_be_tried(problem: Problem) -> bool:
+    """Whether a problem is small enough to try every plan of it."""
+    return len(problem.block_option) * problem.world <= MOST_PAIRS
 
 
 def proven_s(threshold_s: float) -> float:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
+from planner.certificates.exhaustive_search import ExhaustiveResult, proven_s, search_exhaustively
 from planner.certificates.multipliers import Bound
 from planner.formulation.formulation import Formulation
 from planner.formulation.seconds_at_lines import without_sums
@@ -138,6 +139,19 @@ class KnownBounds:
             if self.seconds(other) < bound.seconds:
                 fluid = self.at.fluid(other)
                 self.keep(other, tried_like(fluid, proven_like(fluid, bound), bound))
+
+    def tried(
+        self, protocols: Protocols, threshold_s: float, work: float, is_over: Callable[[], bool]
+    ) -> ExhaustiveResult | None:
+        """Try every plan below a threshold at some protocols, of which a bound is known, and keep what that proves.
+        Return the fastest of them, if any; None where that takes more than `work` numbers."""
+        best = self._best[protocols]
+        problem, multipliers = self.at.fluid(protocols).problem, best.multipliers
+        found = search_exhaustively(problem, threshold_s, multipliers.weight, multipliers.byte, work, is_over)
+        if found is not None:
+            none_below_s = min(threshold_s, found.step_s)
+            self.keep(protocols, replace(best, seconds=proven_s(none_below_s), exhaustive_search_s=none_below_s))
+        return found
 
     def made_elsewhere(self, protocols: Protocols, bound: Bound, make: Callable[[], Bound]) -> Bound:
         """Return what a bound at a placement's protocols proves at others; made anew where more is known there."""

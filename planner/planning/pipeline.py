@@ -127,7 +127,9 @@ class Pipeline:
             return better(found, resumed(formulation.problem, known, limits.left_of(clock), tell))
 
         _, (formulation, outcome) = widened(
-            formulation, lambda each: searched(each, search, self.limits.gap), lambda result: result[1].status
+            formulation,
+            lambda each: searched(each, search, self.limits.gap, clock.is_over),
+            lambda result: result[1].status,
         )
         return Searched(formulation, outcome, outcome.step_s)
 

@@ -17,6 +17,7 @@ from dataclasses import replace
 import numpy as np
 
 from cost_models.shards import PlacedShards
+from planner.certificates.exhaustive_search import may_be_tried, proven_s
 from planner.certificates.multipliers import Bound, ProtocolBound
 from planner.formulation.formulation import Formulation
 from planner.planning.assembly import rank_rows
@@ -26,6 +27,7 @@ from planner.planning.like_bounds import multipliers_at, proven_like, raised_lik
 from planner.problem.load_state import load_state
 from planner.problem.placement import Placement
 from planner.solvers.bound.threshold import tighten
+from planner.solvers.exhaustion import next_threshold_s
 from planner.solvers.incumbent import OPTIMAL_GAP, Outcome, Status
 from planner.solvers.lower_bound import (
     LOOSE,
@@ -41,6 +43,8 @@ FURTHER = 0.1
 """Share by which other protocols must leave more of a gap to the bound than a plan's own to be searched, too."""
 ROUNDS = 3
 """Searches at other protocols than the first, at most, but for those that try every plan."""
+TRIED_WORK, TRIALS_WORK = 1e8, 5e8
+"""Numbers that trying every plan at some protocols may work on, and at all together."""
 
 
 def at_lowest_protocols(formulation: Formulation) -> tuple[Formulation, KnownBounds]:
@@ -83,22 +87,25 @@ Search = Callable[[Formulation, Elsewhere, Placement | None, Relaxation | None],
 relaxation, if that was solved."""
 
 
-def searched(formulation: Formulation, search: Search, gap: float) -> tuple[Formulation, Outcome]:
+def searched(
+    formulation: Formulation, search: Search, gap: float, is_over: Callable[[], bool] = lambda: False
+) -> tuple[Formulation, Outcome]:
     """What a search finds from the protocols where the relaxation is least, and at others that leave more of a gap to
     the bound, each at those of its own plan, until a plan is within `gap` of the bound; with bounds at all protocols.
-    A few others are searched, and all of those where every plan can be tried.
+    A few others are searched, and all of those where every plan can be tried: but not where plans are few enough for
+    trying alone, which ends when time `is_over`.
     """
     formulation, known = at_lowest_protocols(formulation)
-    searches = ProtocolSearches(search, known, gap)
+    searches = ProtocolSearches(search, known, gap, is_over)
     formulation, outcome = searches.settled(formulation, searches.at(formulation))
     rounds = 0
     while rounds < ROUNDS:
+        formulation, outcome = searches.tried(formulation, outcome)
         bound, step_s = outcome.bound, outcome.step_s
         if bound is None or step_s is None:
             return formulation, outcome
         outcome = over_protocols(formulation, replace(outcome, elsewhere=()), known)
-        enough_s = bound.seconds * (1 - OPTIMAL_GAP) - FURTHER * (step_s - bound.seconds)
-        enough_s = min(enough_s, step_s / (1 + gap))
+        enough_s = enough_elsewhere_s(bound.seconds, step_s, gap)
         below = [each for each in outcome.elsewhere if each.bound.seconds < enough_s]
         below = [each for each in below if each.protocols not in searches.done]
         if not below:
@@ -112,11 +119,20 @@ def searched(formulation: Formulation, search: Search, gap: float) -> tuple[Form
     return formulation, with_least_raised(formulation, outcome, known, searches.done)
 
 
+def enough_elsewhere_s(bound_s: float, step_s: float, gap: float) -> float:
+    """The bound at other protocols than a plan's own from which on they are not searched."""
+    return min(bound_s * (1 - OPTIMAL_GAP) - FURTHER * (step_s - bound_s), step_s / (1 + gap))
+
+
 class ProtocolSearches:
     """Searches at one protocol after the other, at each once, for a plan within `gap` of the bound."""
 
-    def __init__(self, search: Search, known: KnownBounds, gap: float) -> None:
-        self._search, self._known, self._gap = search, known, gap
+    def __init__(
+        self, search: Search, known: KnownBounds, gap: float, is_over: Callable[[], bool] = lambda: False
+    ) -> None:
+        self._search, self._known, self._gap, self._is_over = search, known, gap, is_over
+        self._gave_up: set[Protocols] = set()
+        self._trials_left = TRIALS_WORK
         self.done: set[Protocols] = set()
         self._begun_anew: set[Protocols] = set()
 
@@ -131,6 +147,44 @@ class ProtocolSearches:
         if outcome.bound is not None:
             self._known.keep_found(protocols, outcome.bound)
         return outcome
+
+    def tried(self, formulation: Formulation, outcome: Outcome) -> tuple[Formulation, Outcome]:
+        """Return an outcome once every plan was tried that may be faster at its own protocols, where these are few and
+        its bound is not within the gap, and at all others every one below what is proven at its own; the same where the
+        former takes too much work or time, or a model has one protocol."""
+        first, bound, known = (formulation, outcome), outcome.bound, self._known
+        own, everywhere = formulation.model.protocols, formulation.model.all_protocols
+        if bound is None or outcome.step_s is None or own in self._gave_up or len(everywhere) == 1:
+            return first
+        if not may_be_tried(formulation.problem):
+            return first
+        known.keep_all(own, bound)
+        gap = max(self._gap, OPTIMAL_GAP)
+        if self._is_within(gap, formulation, outcome):
+            return first
+        is_loose = outcome.step_s > bound.seconds * (1 + gap)
+        while self._trials_left > 0:
+            assert outcome.step_s is not None
+            at = own = formulation.model.protocols
+            own_s, threshold_s = known.seconds(own), next_threshold_s(known.seconds(own), outcome.step_s)
+            if not is_loose or own_s >= proven_s(outcome.step_s):
+                threshold_s = min(outcome.step_s, own_s * (1 + OPTIMAL_GAP / 2))
+                left = [each for each in everywhere if each not in (own, *self._gave_up)]
+                left = [each for each in left if known.seconds(each) < proven_s(threshold_s)]
+                if not left:
+                    break
+                at = min(left, key=known.seconds)
+            found = known.tried(at, threshold_s, TRIED_WORK, self._is_over)
+            self._trials_left -= TRIED_WORK if found is None else found.work
+            if found is None:
+                self._gave_up.add(at)
+                if at == own:
+                    return first
+            elif found.placement is not None:
+                faster = at_own_protocols(known.at.formulation(at), found.placement, known.at)
+                formulation, outcome = faster, moved(faster, outcome, found.placement, known)
+        assert outcome.placement is not None
+        return formulation, moved(formulation, outcome, outcome.placement, known)
 
     def settled(self, formulation: Formulation, outcome: Outcome) -> tuple[Formulation, Outcome]:
         """Return what is found at the protocols of its own plan, from an outcome at others; and at those of the plans
@@ -235,7 +289,7 @@ def _bound_elsewhere(at: AtProtocols, protocols: Protocols, bound: Bound, known:
         best = known.better(protocols, best)
     if best.cases is None and bound.cases is not None:
         best = raised_like(fluid, best, bound)
-    if best.seconds < bound.seconds:
+    if best.seconds < bound.seconds * (1 - ROUNDING):
         anew = tighten(fluid, at.optimum(protocols, fluid), bound.seconds)
         best = max(best, anew, key=lambda each: each.seconds)
     return strengthened_like(fluid, best, bound) if bound.cases is None else best

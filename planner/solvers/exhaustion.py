@@ -23,6 +23,12 @@ NARROWER = 0.75
 """Where that took too much work, it is tried again once a threshold is at most this much as far above the bound."""
 
 
+def next_threshold_s(bound_s: float, best_s: float) -> float:
+    """The next threshold below which all plans are tried, between a bound and the best step."""
+    is_last = bound_s <= 0 or best_s <= bound_s * (1 + LAST_TRY)
+    return best_s if is_last else bound_s * (best_s / bound_s) ** (1 / TRIES)
+
+
 class ExhaustiveSearch:
     """The work that is left for trying every plan of a problem, and what of that was given up."""
 
@@ -57,9 +63,8 @@ class ExhaustiveSearch:
         """Try every plan below the best one, where these are few: below the bound and a little more first."""
         incumbent = self._incumbent
         while incumbent.best is not None and not incumbent.is_done() and self._work > 0:
-            low, high = incumbent.bound.seconds, incumbent.best[1]
-            is_last = low <= 0 or high <= low * (1 + LAST_TRY)
-            threshold = high if is_last else low * (high / low) ** (1 / TRIES)
+            low = incumbent.bound.seconds
+            threshold = next_threshold_s(low, incumbent.best[1])
             if threshold - low > NARROWER * self._gave_up_s:
                 return
             tried = self._tried(self._problem, threshold, incumbent.bound.multipliers)

@@ -22,6 +22,7 @@ from planner.planning.protocols import (
     at_lowest_protocols,
     at_own_protocols,
     bounds_elsewhere,
+    searched,
     shards_of,
     with_least_raised,
 )
@@ -218,10 +219,10 @@ def test_more_passes_do_not_lose_what_fewer_would_have_gone_on_to() -> None:
     earlier = at_own_protocols(start, first.placement)
     assert earlier is not start
     least_s = load_state(earlier.problem, first.placement).step_s()
-    searched: list[tuple[int, ...]] = []
+    searched_at: list[tuple[int, ...]] = []
 
     def search(formulation: Formulation, elsewhere_s: float, begun: Placement | None, _: Relaxation | None) -> Outcome:
-        searched.append(formulation.model.protocols)
+        searched_at.append(formulation.model.protocols)
         return replace(first, placement=None, step_s=None, status="timeout", earlier=())
 
     def settled(outcome: Outcome) -> Outcome:
@@ -229,10 +230,61 @@ def test_more_passes_do_not_lose_what_fewer_would_have_gone_on_to() -> None:
 
     longer = replace(first, placement=None, step_s=2 * least_s)
     found = settled(replace(longer, earlier=(first.placement,)))
-    assert searched == [earlier.model.protocols]
+    assert searched_at == [earlier.model.protocols]
     assert found.step_s == pytest.approx(least_s)
     assert settled(longer).step_s == 2 * least_s
-    assert searched == [earlier.model.protocols]
+    assert searched_at == [earlier.model.protocols]
+
+
+@pytest.mark.parametrize("seed", seeds(range(0, 90, 12), range(0, 90, 3)))
+def test_few_plans_are_tried_at_all_protocols_after_one_search(seed: int) -> None:
+    """From any placement, and the bound of the relaxation: the fastest placement of all, which brute force finds too,
+    proven at every protocol."""
+    instance = tiny_instance(seed)
+    formulation = Formulation(instance.model, instance.options, instance.problem)
+    everywhere = {each: formulation.at_protocols(each) for each in instance.model.all_protocols}
+    fastest = [optimum(each.problem) for each in everywhere.values()]
+    if None in fastest or len(everywhere) == 1:
+        return
+    searched_at: list[tuple[int, ...]] = []
+
+    def search(
+        formulation: Formulation, elsewhere: Elsewhere, start: Placement | None, _: Relaxation | None
+    ) -> Outcome:
+        searched_at.append(formulation.model.protocols)
+        placed = solve(formulation.problem, SearchLimits(gap=0.2, effort=0)).placement if start is None else start
+        bound = relaxed(formulation.problem)
+        assert placed is not None
+        assert isinstance(bound, Bound)
+        return Outcome("feasible", placed, load_state(formulation.problem, placed).step_s(), bound, None)
+
+    last, outcome = searched(formulation, search, 0.0)
+    least_s = min(each.step_s for each in fastest if each is not None)
+    assert outcome.step_s == pytest.approx(least_s, rel=1e-9)
+    assert outcome.bound_s == pytest.approx(least_s, rel=1e-6)
+    assert outcome.bound_s is not None
+    assert outcome.bound_s <= least_s * (1 + 1e-12)
+    assert {last.model.protocols, *(each.protocols for each in outcome.elsewhere)} == {*everywhere}
+    assert len(searched_at) <= 2
+
+
+def test_trying_that_takes_too_much_work_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor does it where time is over."""
+    model = cost_model("physical", CLUSTER, workload(TABLES, pipeline="none"))
+    formulation = Formulation.of(model, Policy(shardings=("table_wise", "row_wise"), tiers=("hbm",)))
+    crowded = Placement(formulation.problem.block_start[formulation.problem.option_start[:-1]], np.zeros(3, np.int64))
+    bound = relaxed(formulation.problem)
+    assert isinstance(bound, Bound)
+    loose = Outcome("feasible", crowded, load_state(formulation.problem, crowded).step_s(), bound, None)
+
+    def tried(*, is_over: bool = False) -> Outcome:
+        searches = ProtocolSearches(lambda *_: loose, KnownBounds(formulation), 0.0, lambda: is_over)
+        return searches.tried(formulation, loose)[1]
+
+    assert tried(is_over=True) is loose
+    assert tried() is not loose
+    monkeypatch.setattr("planner.planning.protocols.TRIED_WORK", 10.0)
+    assert tried() is loose
 
 
 def test_the_least_bound_is_raised_then_the_next() -> None:
