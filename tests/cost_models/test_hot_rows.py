@@ -68,6 +68,26 @@ def test_the_mean_of_drawn_rows_is_met(
     assert hot_rows_s(found) == pytest.approx(beyond_s, abs=allowed_s)
 
 
+def test_rows_of_small_tables_are_cut_evenly() -> None:
+    """14 alike rows on 4 ranks, 3 or 4 each: no step is longer with rows drawn, as each rank has its number of them."""
+    found = planned([{"rows": 14, "dim": 128, "pooling_factor": 40, "zipf_alpha": 0.0}])
+    assert found.objective is not None
+    beyond_s, _ = drawn_beyond(found)
+    assert abs(beyond_s) < 0.01 * found.objective.step_s
+    assert hot_rows_s(found) == 0
+
+
+@pytest.mark.parametrize("tier", ["ddr", "ddr_split"])
+def test_curves_that_are_finer_than_a_row(tier: str) -> None:
+    """All reads of five rows in place are kept from crossing PCIe, whatever part of a row the curve speaks of."""
+    curve = [(0.001, 0.3), (0.1, 0.8), (1.0, 1.0)]
+    few: dict[str, object] = {"rows": 5, "dim": 16, "pooling_factor": 8, "access_cdf": curve}
+    found = planned([few], tiers=[tier], software="torchrec")
+    assert found.objective is not None
+    beyond_s, _ = drawn_beyond(found)
+    assert abs(beyond_s - hot_rows_s(found)) < 0.01 * found.objective.step_s
+
+
 @pytest.mark.parametrize(("pipeline", "stages"), [("sparse-dist", 2), ("none", 3)])
 def test_one_hot_row_by_hand(pipeline: str, stages: int) -> None:
     """One row gets half of the ids, so that one of four ranks has 62.5 % of them in the place of 25, wherever it is: in
