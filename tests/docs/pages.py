@@ -32,7 +32,7 @@ NOT_RUN = {
     "--runner dask": "needs a cluster of processes; tests/planner/studies starts one",
     "export PLANNER_COEFFICIENTS": "sets a variable of the reader's shell",
     "--pictures": "needs a browser; tests/browser has one",
-    "size -t zionex-16 -w model-f": "a minute of search; tests/docs/test_figures.py has its figures",
+    "size -t zionex-16 -w model-f": "a minute of search; benchmarks/mtrains.py has its figures",
     "size -t dgx-a100-80 -t dgx-h100": "half a minute; tests/docs/test_figures.py has what it prints",
     "size -t zionex-16 -w dlrm-dcnv2 --max-step": "half a minute; the one with --target-qps is run",
     "study zionex-scaling": "minutes of search; tests/planner/studies/test_shipped.py has the shipped studies",
