@@ -237,9 +237,11 @@ def test_more_passes_do_not_lose_what_fewer_would_have_gone_on_to() -> None:
 
 
 @pytest.mark.parametrize("seed", seeds(range(0, 90, 12), range(0, 90, 3)))
-def test_few_plans_are_tried_at_all_protocols_after_one_search(seed: int) -> None:
-    """From any placement, and the bound of the relaxation: the fastest placement of all, which brute force finds too,
-    proven at every protocol."""
+def test_few_plans_are_tried_at_all_protocols_after_one_search(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From any placement, and the bound of the relaxation, with work enough: the fastest placement of all, which brute
+    force finds too, proven at every protocol."""
+    monkeypatch.setattr("planner.planning.protocols.TRIED_WORK", 1e10)
+    monkeypatch.setattr("planner.planning.protocols.TRIALS_WORK", 1e11)
     instance = tiny_instance(seed)
     formulation = Formulation(instance.model, instance.options, instance.problem)
     everywhere = {each: formulation.at_protocols(each) for each in instance.model.all_protocols}
