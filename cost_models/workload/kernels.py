@@ -50,8 +50,8 @@ class CacheParams(Record):
     algorithm: Literal["LRU", "LFU"] | None = None
     """Which row leaves a full cache: the least recently or the least frequently used."""
     load_factor: Annotated[float, Field(gt=0, le=1)] | None = None
-    """Share of the rows that the cache holds where the plan caches the table, unless the policy's cache_fraction says
-    another."""
+    """Share of the rows that HBM holds where the plan caches or splits the table, unless the policy's cache_fraction
+    says another."""
     reserved_memory: Annotated[float, Field(ge=0)] | None = None
     """Bytes of HBM that FBGEMM leaves free when it makes the cache."""
     precision: DataType | None = None

@@ -178,6 +178,8 @@ class ProtocolSearches:
             self._trials_left -= TRIED_WORK if found is None else found.work
             if found is None:
                 self._gave_up.add(at)
+                if self._is_over():
+                    return formulation, replace(outcome, ran_out_of_time=True)
                 if at == own:
                     return first
             elif found.placement is not None:

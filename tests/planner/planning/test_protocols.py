@@ -271,7 +271,7 @@ def test_few_plans_are_tried_at_all_protocols_after_one_search(seed: int, monkey
 
 
 def test_trying_that_takes_too_much_work_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor does it where time is over."""
+    """Where time is over, it says so."""
     model = cost_model("physical", CLUSTER, workload(TABLES, pipeline="none"))
     formulation = Formulation.of(model, Policy(shardings=("table_wise", "row_wise"), tiers=("hbm",)))
     crowded = Placement(formulation.problem.block_start[formulation.problem.option_start[:-1]], np.zeros(3, np.int64))
@@ -283,7 +283,7 @@ def test_trying_that_takes_too_much_work_changes_nothing(monkeypatch: pytest.Mon
         searches = ProtocolSearches(lambda *_: loose, KnownBounds(formulation), 0.0, lambda: is_over)
         return searches.tried(formulation, loose)[1]
 
-    assert tried(is_over=True) is loose
+    assert tried(is_over=True) == replace(loose, ran_out_of_time=True)
     assert tried() is not loose
     monkeypatch.setattr("planner.planning.protocols.TRIED_WORK", 10.0)
     assert tried() is loose
